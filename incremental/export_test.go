@@ -78,30 +78,30 @@ func Kept[T any](root string, inc Options[T], opts fileproc.Options) map[string]
 }
 
 // Remembered returns the paths of the files of which a session knows more than its cache file did when it was loaded.
-func Remembered[T any](s *Session[T]) []string { return slices.Sorted(maps.Keys(s.r.recent)) }
+func Remembered[T any](s *Session[T]) []string { return slices.Sorted(maps.Keys(s.recent)) }
 
 // Known returns how many files a session knows that have a result or for which fn fails: by its own count, and counted here.
 func Known[T any](s *Session[T]) (counted, found int) {
-	var count func(d *sessionDir)
-	count = func(d *sessionDir) {
+	var count func(d *dirSet)
+	count = func(d *dirSet) {
 		found += len(d.names) + len(d.files)
 		for _, sub := range d.subs {
 			count(sub)
 		}
 	}
-	count(&s.dirs)
-	return s.files, found
+	count(&s.files.root)
+	return s.files.count, found
 }
 
 // KnownDirs returns how many directories a session knows that have or had such files.
 func KnownDirs[T any](s *Session[T]) (n int) {
-	var count func(d *sessionDir)
-	count = func(d *sessionDir) {
+	var count func(d *dirSet)
+	count = func(d *dirSet) {
 		n += len(d.subs)
 		for _, sub := range d.subs {
 			count(sub)
 		}
 	}
-	count(&s.dirs)
+	count(&s.files.root)
 	return n
 }

@@ -97,7 +97,7 @@ func ForEach(ctx context.Context, root string, inc Options[struct{}], opts filep
 	}
 	defer r.giveReport()
 	each := func(f *fileproc.File) error {
-		_, err := r.call(f)
+		_, err := r.visit(f)
 		return err
 	}
 	if fn == nil {

@@ -2,14 +2,11 @@ package incremental
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"errors"
 	"reflect"
 	"time"
 
-	"github.com/fileproc/fileproc"
 	"github.com/fileproc/fileproc/incremental/internal/cachefile"
-	"github.com/fileproc/fileproc/internal/fsinfo"
 )
 
 // A recent is what a session knows of a file beyond what the cache file had when it
@@ -41,8 +38,9 @@ const (
 // fn failed, or fn was called and failed as before.
 var errStillFails = errors.New("incremental: as before")
 
-func (e *recent) view() cachefile.View {
-	return cachefile.View{ID: e.rec.ID, Outcome: e.rec.Outcome, Result: e.rec.Result}
+func (e *recent) past() past {
+	view := cachefile.View{ID: e.rec.ID, Outcome: e.rec.Outcome, Result: e.rec.Result}
+	return past{View: view, isKnown: !e.isDeleted(), isYoung: e.isUnsettled(), held: e.value}
 }
 
 func deleted() *recent { return &recent{rec: cachefile.Record{Outcome: outcomeDeleted}} }
@@ -56,17 +54,10 @@ func (e *recent) isSame(id cachefile.Identity, sum *[16]byte) bool {
 	return e != nil && e.sum != nil && sum != nil && *e.sum == *sum && e.rec.ID.Mode == id.Mode
 }
 
-// isKnown reports whether a call of fn gave rec, the outcome that e has already, and nothing shows that the file has
-// changed in between: its metadata is the same, or cannot be compared. Value is as in e.
-func (e *recent) isKnown(rec cachefile.Record, value any) bool {
+// isRepeated reports whether a call of fn gave rec, the outcome that e has already, and nothing shows that the file has changed in
+// between: its metadata is the same, or cannot be compared.
+func (e *recent) isRepeated(rec cachefile.Record, value any) bool {
 	return e != nil && isSameID(e.rec.ID, rec.ID) && e.rec.Outcome == rec.Outcome && bytes.Equal(e.rec.Result, rec.Result) && reflect.DeepEqual(e.value, value)
-}
-
-// isStill reports whether e, an unsettled outcome without a sum of the content, still stands for the file rel: its metadata
-// is still id, and the hook IsStill says that nothing has happened to it since.
-func (r *run[T]) isStill(rel string, e *recent, id cachefile.Identity) bool {
-	still := core.Hooks(&r.opts).IsStill
-	return still != nil && e.isUnsettled() && e.sum == nil && isSameID(e.rec.ID, id) && still(rel)
 }
 
 // isSameID compares the identities that two looks gave. On Linux, the metadata of an open file has no birth time.
@@ -75,55 +66,4 @@ func isSameID(a, b cachefile.Identity) bool {
 		a.BirthTime, b.BirthTime = 0, 0
 	}
 	return a == b
-}
-
-// sumOf returns the sum of the content of f if a session will compare it: because f is too
-// new to be kept, or was so before. Otherwise it returns nil. It is called before fn, which
-// may overwrite the content.
-func (r *run[T]) sumOf(f *fileproc.File, id cachefile.Identity) *[16]byte {
-	if r.recent == nil || r.opts.ReadSize == fileproc.NoRead || f.Truncated() {
-		return nil
-	}
-	if e := r.recent[f.Rel()]; r.isSettled(id) && (e == nil || e.sum == nil) {
-		return nil
-	}
-	sum := sha256.Sum256(f.Data())
-	return (*[16]byte)(sum[:16])
-}
-
-// again keeps the outcome e for f, whose content is the same.
-func (r *run[T]) again(f *fileproc.File, e *recent, id cachefile.Identity, sum *[16]byte) {
-	core.SetUnchanged(f)
-	rec := e.rec
-	rec.ID = id
-	r.workers[f.Worker()].held = e.value
-	r.keep(f, rec, sum)
-}
-
-// remember notes rec, an outcome for f that is not kept, if there is a session.
-func (r *run[T]) remember(f *fileproc.File, rec cachefile.Record, sum *[16]byte) {
-	if r.recent == nil {
-		return
-	}
-	e := &recent{rec: rec, sum: sum, state: recentUnsettled, value: r.workers[f.Worker()].held}
-	switch {
-	case rec.ID == cachefile.Identity{}: // it cannot be compared
-	case rec.Outcome >= outcomeFailed && (rec.ID.Content != noContent || r.isSettled(rec.ID)):
-		e.state = recentHeld
-	case rec.Outcome != outcomeFailed:
-		e.due = time.Unix(0, rec.ID.Newest()).Add(fsinfo.Settled)
-	}
-	r.addRecent(f, e)
-}
-
-func (r *run[T]) rememberKept(f *fileproc.File, rec cachefile.Record) {
-	if r.recent != nil {
-		r.addRecent(f, &recent{rec: rec})
-	}
-}
-
-func (r *run[T]) addRecent(f *fileproc.File, e *recent) {
-	w := &r.workers[f.Worker()]
-	e.rec.Result = bytes.Clone(e.rec.Result) // the result is in the worker's buffer
-	w.recent = append(w.recent, e)
 }

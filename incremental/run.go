@@ -1,6 +1,7 @@
 package incremental
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -40,12 +41,15 @@ type run[T any] struct {
 	loaded  fs.FileInfo // of the cache file, nil if there was none
 	begun   time.Time   // before any file was looked at
 	trust   trust
-	asks    bool // the run calls isUnchanged for each file
+	asks    bool // the run calls judgeUnread for each file
 	gone    deletions
 	report  fileproc.Report
 	workers []workerState[T]
-	recent  map[string]*recent // by path: what a session knows beyond the cache file; nil for a run without a session
-	inOrder bool               // add gives all records to one buffer
+	inOrder bool // add gives all records to one buffer
+	notes   bool // note adds a record: Options.Deleted or a session will ask for the file
+
+	// lookup is stored, or Session.lookup.
+	lookup func(w *workerState[T], f *fileproc.File, inode uint64) past
 
 	saved   atomic.Int64 // nanoseconds from begun to the last save
 	stopped atomic.Bool  // the run has ended before all files were seen
@@ -57,18 +61,38 @@ type run[T any] struct {
 
 // A workerState is used by one worker at a time.
 type workerState[T any] struct {
-	unchanged bool // isUnchanged returned true: the next call is for that file
-	value     T    // of that file
-	outcome   cachefile.Outcome
-	own       bool
-	called    bool          // fn was called for the last file, and its outcome was not known
-	held      any           // recent.value for that file
-	dir       any           // the directory of the last file
-	known     cachefile.Dir // what the cache file has of that directory
-	isOwnDir  bool          // whether the cache file is in that directory
-	buf       []byte
-	recent    []*recent // go to run.recent when all workers are done
-	_         [64]byte  // workers do not share cache lines
+	verdict  verdict           // of judgeUnread: if it is verdictTake, the next call is for that file
+	outcome  cachefile.Outcome // the outcome to take
+	value    T                 // the result, if the outcome has one
+	dir      any               // the directory of the last file
+	known    cachefile.Dir     // what the cache file has of that directory
+	isOwnDir bool              // whether the cache file is in that directory
+	buf      []byte
+	recent   []*recent // go to Session.recent when all workers are done
+	_        [64]byte  // workers do not share cache lines
+}
+
+// addRecent adds e. The result may be in the worker's buffer.
+func (w *workerState[T]) addRecent(e *recent) {
+	e.rec.Result = bytes.Clone(e.rec.Result)
+	w.recent = append(w.recent, e)
+}
+
+// A verdict says what a run does with a file.
+type verdict int
+
+const (
+	verdictCall     verdict = iota // read the file, call fn, and keep the outcome
+	verdictCallOnly                // call fn: the outcome cannot be kept
+	verdictTake                    // take the outcome in workerState, without a call of fn
+)
+
+// A past is what is known of a file from earlier runs.
+type past struct {
+	cachefile.View
+	isKnown bool
+	isYoung bool // the file was too new: equal metadata proves nothing
+	held    any  // recent.value
 }
 
 // begin is newRun for a run of its own, not for a session.
@@ -101,7 +125,8 @@ func newRun[T any](root string, inc *Options[T], opts *fileproc.Options, fn func
 		workers = runtime.GOMAXPROCS(0)
 	}
 	workers = min(workers, 1<<16) // fileproc refuses more
-	r := &run[T]{root: root, inc: inc, opts: *opts, codec: codec, process: fn, workers: make([]workerState[T], workers)}
+	r := &run[T]{root: root, inc: inc, opts: *opts, codec: codec, process: fn, workers: make([]workerState[T], workers), notes: inc.Deleted != nil}
+	r.lookup = r.stored
 	r.load()
 	r.inspectRoot()
 	r.prepare(opts)
@@ -140,8 +165,8 @@ func (r *run[T]) prepare(opts *fileproc.Options) {
 	if r.asks {
 		hooks.Unchanged = func(f *fileproc.File) bool {
 			w := &r.workers[f.Worker()]
-			w.unchanged = r.isUnchanged(w, f)
-			return w.unchanged
+			w.verdict = r.judgeUnread(w, f)
+			return w.verdict == verdictTake
 		}
 	}
 	hooks.OnBinary = r.onBinary
@@ -190,56 +215,70 @@ func (r *run[T]) enter(w *workerState[T], f *fileproc.File) {
 	}
 }
 
-// isUnchanged reports whether it has found the outcome of f and put it into w, or f is one
-// of the run's own files. It makes no path: a million paths take as long as all else.
-func (r *run[T]) isUnchanged(w *workerState[T], f *fileproc.File) bool {
+// stored returns what the cache file has of f, and notes that f is still there. Inode is 0
+// if unknown.
+func (r *run[T]) stored(w *workerState[T], f *fileproc.File, inode uint64) (p past) {
 	r.enter(w, f)
-	if w.own = w.isOwnDir && r.isOwn(f.Name()); w.own || !r.trust.root {
-		return w.own
-	}
-	s, _ := f.Stat() // fileproc has fetched it
-	rec, ok := r.lookup(w, f, s.Inode)
-	if !ok || !r.trust.of(s, f) {
-		return false
-	}
-	id, _ := identityOf(s)
-	return id == rec.ID && !r.recentOf(f).isUnsettled() && r.take(w, f, rec)
-}
-
-// lookup returns what is kept of f, and notes that f is still there. Inode is 0 if
-// unknown.
-func (r *run[T]) lookup(w *workerState[T], f *fileproc.File, inode uint64) (cachefile.View, bool) {
-	r.enter(w, f)
-	rec, n, ok := r.store.Find(&w.known, inode, f.Name())
-	if ok {
+	var n int
+	if p.View, n, p.isKnown = r.store.Find(&w.known, inode, f.Name()); p.isKnown {
 		r.store.MarkSeen(n)
 	}
-	if e := r.recentOf(f); e != nil {
-		return e.view(), !e.isDeleted()
-	}
-	return rec, ok
+	return p
 }
 
-// recentOf returns what a session knows of f beyond the cache file. Mostly it knows no
-// such file, and recentOf makes no path.
-func (r *run[T]) recentOf(f *fileproc.File) *recent {
-	if len(r.recent) == 0 {
-		return nil
+// judgeUnread judges f by its metadata. If the verdict is verdictTake, f is not read. It
+// makes no path: a million paths take as long as all else.
+func (r *run[T]) judgeUnread(w *workerState[T], f *fileproc.File) verdict {
+	r.enter(w, f)
+	if w.isOwnDir && r.isOwn(f.Name()) {
+		w.outcome = cachefile.OutcomeSkipped
+		return verdictTake
 	}
-	return r.recent[f.Rel()]
+	if !r.trust.root {
+		return verdictCall
+	}
+	s, _ := f.Stat() // fileproc has fetched it
+	p := r.lookup(w, f, s.Inode)
+	if !p.isKnown || !r.trust.of(s, f) {
+		return verdictCall
+	}
+	if id, _ := identityOf(s); id == p.ID && !p.isYoung && r.take(w, p) {
+		return verdictTake
+	}
+	return verdictCall
 }
 
-// take puts rec, the outcome of f, into w. It returns false if the result cannot be decoded: then fn is called.
-func (r *run[T]) take(w *workerState[T], f *fileproc.File, rec cachefile.View) bool {
-	if w.outcome = rec.Outcome; rec.Outcome == outcomeHeld {
-		w.value, _ = r.recentOf(f).value.(T)
-		return true
+// judgeRead judges f once more, when it has been read, and returns what runs compare of f.
+// It is called before fn, which may overwrite the content.
+func (r *run[T]) judgeRead(w *workerState[T], f *fileproc.File) (v verdict, id cachefile.Identity) {
+	if v, w.verdict = w.verdict, verdictCall; v == verdictTake {
+		return v, id
 	}
-	if rec.Outcome != cachefile.OutcomeResult {
-		return true
+	if r.isCache(f) {
+		w.outcome = cachefile.OutcomeSkipped
+		return verdictTake, id
 	}
+	id, keeps := r.look(f)
+	if !keeps {
+		return verdictCallOnly, cachefile.Identity{}
+	}
+	if id.Content != noContent { // else judgeUnread has compared the metadata
+		if p := r.lookup(w, f, 0); p.ID == id && r.take(w, p) {
+			return verdictTake, id
+		}
+	}
+	return verdictCall, id
+}
+
+// take puts the outcome in p into w. It returns false if the result cannot be decoded.
+func (r *run[T]) take(w *workerState[T], p past) bool {
 	var err error
-	w.value, err = r.codec.Decode(rec.Result)
+	switch w.outcome = p.Outcome; p.Outcome {
+	case cachefile.OutcomeResult:
+		w.value, err = r.codec.Decode(p.Result)
+	case outcomeHeld:
+		w.value, _ = p.held.(T)
+	}
 	return err == nil
 }
 
@@ -273,97 +312,78 @@ func (r *run[T]) fn() func(*fileproc.File) (T, error) {
 	if r.process == nil {
 		return nil
 	}
-	return r.call
+	return r.visit
 }
 
-func (r *run[T]) call(f *fileproc.File) (v T, err error) {
+// visit is the function that fileproc calls for each file of a run without a session.
+func (r *run[T]) visit(f *fileproc.File) (T, error) {
 	w := &r.workers[f.Worker()]
-	if w.unchanged {
-		w.unchanged = false
-		if w.own {
-			return v, fileproc.ErrSkip
-		}
+	v, id := r.judgeRead(w, f)
+	if v == verdictTake {
 		return r.taken(w, f)
 	}
-	if r.isCache(f) {
-		core.SetUnchanged(f)
-		return v, fileproc.ErrSkip
+	c := r.call(w, f, id)
+	if c.isLast() || v == verdictCallOnly || r.keep(f, &c.rec) != kept {
+		r.note(w, f)
 	}
-	rel := f.Rel()
-	id, keeps := r.look(f)
-	if id.Content != noContent { // else isUnchanged has looked f up, or nothing can be compared
-		if rec, _ := r.lookup(w, f, 0); rec.ID == id && r.take(w, f, rec) {
-			core.SetUnchanged(f)
-			return r.taken(w, f)
-		}
-	}
-	sum := r.sumOf(f, id)
-	e := r.recent[rel]
-	if keeps && (e.isSame(id, sum) || r.isStill(rel, e, id)) && r.take(w, f, e.view()) {
-		r.again(f, e, id, sum)
-		return r.taken(w, f)
-	}
-	if !keeps {
-		id = cachefile.Identity{}
-	}
-	rec, kept := cachefile.Record{Path: rel, ID: id}, false
-	w.called = true
-	if rec.Result, rec.Outcome, v, err = r.callProcess(w, f, rel); !errors.Is(err, fs.SkipAll) {
-		if kept = keeps && r.keep(f, rec, sum); !keeps {
-			r.remember(f, rec, nil)
-		}
-		if e.isKnown(rec, w.held) {
-			if w.called = false; rec.Outcome == outcomeFailed {
-				err = errStillFails
-			}
-		}
-	}
-	if !kept {
-		r.note(f, rel)
-	}
-	return v, err
+	return c.value, c.err
 }
 
-// callProcess calls fn. It returns the result and the outcome to keep, and what the caller gets.
-func (r *run[T]) callProcess(w *workerState[T], f *fileproc.File, rel string) (result []byte, outcome cachefile.Outcome, v T, err error) {
-	w.held = nil
-	switch v, err = r.process(f); {
-	case err == nil:
-		var ok bool
-		if result, v, ok = r.encode(w, rel, v); !ok {
-			w.held, outcome = v, outcomeHeld
-		}
-	case errors.Is(err, fs.SkipAll):
-		r.stopped.Store(true)
-	case errors.Is(err, fileproc.ErrSkip):
-		outcome = cachefile.OutcomeSkipped
-	default:
-		w.held, outcome = err.Error(), outcomeFailed
-	}
-	return result, outcome, v, err
-}
-
-// taken returns to the caller the outcome that take has put into w, for f, which is unchanged.
+// taken returns to the caller the outcome in w, for f, which is unchanged or the run's own.
 func (r *run[T]) taken(w *workerState[T], f *fileproc.File) (v T, err error) {
-	if w.outcome == cachefile.OutcomeResult || w.outcome == outcomeHeld {
+	core.SetUnchanged(f)
+	switch w.outcome {
+	case cachefile.OutcomeResult, outcomeHeld:
 		v, w.value = w.value, v
 		return v, nil
-	}
-	if w.outcome == outcomeFailed {
+	case outcomeFailed:
 		return v, errStillFails
 	}
 	return v, fileproc.ErrSkip
 }
 
-// onBinary is the run's plumbing.Hooks.OnBinary. It gets no content: where content is
-// compared, it keeps no binary file, and each run reads these files.
-func (r *run[T]) onBinary(f *fileproc.File) {
-	rel := f.Rel()
-	id, keeps := r.look(f)
-	r.workers[f.Worker()].held = nil // of an earlier file
-	if !keeps || id.Content != noContent || !r.keep(f, cachefile.Record{Path: rel, ID: id, Outcome: cachefile.OutcomeBinary}, nil) {
-		r.note(f, rel)
+// A called is what a call of fn gave.
+type called[T any] struct {
+	value T // for the caller, as err
+	err   error
+	rec   cachefile.Record // to keep
+	held  any              // recent.value
+}
+
+// isLast reports whether fn has ended the run, which keeps nothing of the file.
+func (c *called[T]) isLast() bool { return errors.Is(c.err, fs.SkipAll) }
+
+// call calls fn for f, of which runs compare id.
+func (r *run[T]) call(w *workerState[T], f *fileproc.File, id cachefile.Identity) (c called[T]) {
+	c.rec.Path, c.rec.ID = f.Rel(), id
+	switch c.value, c.err = r.process(f); {
+	case c.err == nil:
+		var ok bool
+		if c.rec.Result, c.value, ok = r.encode(w, c.rec.Path, c.value); !ok {
+			c.held, c.rec.Outcome = c.value, outcomeHeld
+		}
+	case c.isLast():
+		r.stopped.Store(true)
+	case errors.Is(c.err, fileproc.ErrSkip):
+		c.rec.Outcome = cachefile.OutcomeSkipped
+	default:
+		c.held, c.rec.Outcome = c.err.Error(), outcomeFailed
 	}
+	return c
+}
+
+// onBinary is the run's plumbing.Hooks.OnBinary, without a session.
+func (r *run[T]) onBinary(f *fileproc.File) {
+	if rec, keeps := r.binary(f); !keeps || r.keep(f, &rec) != kept {
+		r.note(&r.workers[f.Worker()], f)
+	}
+}
+
+// binary returns the record of f, a binary file, and whether it can be kept. OnBinary gets no
+// content: where content is compared, each run reads the binary files.
+func (r *run[T]) binary(f *fileproc.File) (rec cachefile.Record, keeps bool) {
+	id, keeps := r.look(f)
+	return cachefile.Record{Path: f.Rel(), ID: id, Outcome: cachefile.OutcomeBinary}, keeps && id.Content == noContent
 }
 
 var noContent [16]byte
@@ -388,35 +408,41 @@ func (r *run[T]) look(f *fileproc.File) (cachefile.Identity, bool) {
 	return id, true
 }
 
+// A keeping says what keep did.
+type keeping int
+
+const (
+	kept       keeping = iota
+	notKept            // the file is too new, or such an outcome is not saved
+	hasChanged         // the file has changed since it was looked at
+	isMissing          // there is no metadata any more
+)
+
 // keep adds rec, the outcome for f, to the records to save, unless f may have changed
-// since it was looked at. It reports whether it has added rec. A session remembers an
-// outcome that keep does not add, with the sum of the content.
-func (r *run[T]) keep(f *fileproc.File, rec cachefile.Record, sum *[16]byte) (kept bool) {
+// since it was looked at. It may set the time of birth in rec.
+func (r *run[T]) keep(f *fileproc.File, rec *cachefile.Record) keeping {
 	if rec.ID.Content == noContent {
 		s, err := core.Restat(f)
 		if err != nil {
-			return false
+			return isMissing
 		}
 		after, _ := identityOf(s)
 		if rec.ID.BirthTime == 0 {
 			rec.ID.BirthTime = after.BirthTime // on Linux, the metadata of an open file has none
 		}
-		if after != rec.ID || !r.isSettled(after) {
-			if after.Identity != rec.ID.Identity {
-				sum = nil
-			}
-			r.remember(f, rec, sum)
-			return false
+		if after != rec.ID {
+			return hasChanged
+		}
+		if !r.isSettled(after) {
+			return notKept
 		}
 	}
 	if rec.Outcome >= outcomeFailed {
-		r.remember(f, rec, sum)
-		return false
+		return notKept
 	}
-	r.add(f, rec)
-	r.rememberKept(f, rec)
+	r.add(f, *rec)
 	r.saveNowAndThen()
-	return true
+	return kept
 }
 
 // add adds rec to the records to save. Save writes the buffers of the workers one after the
@@ -429,10 +455,10 @@ func (r *run[T]) add(f *fileproc.File, rec cachefile.Record) {
 	r.store.Add(w, rec)
 }
 
-// note saves that f is there, if Options.Deleted or a session will ask and the store does not know.
-func (r *run[T]) note(f *fileproc.File, rel string) {
-	if _, ok := r.lookup(&r.workers[f.Worker()], f, 0); !ok && (r.inc.Deleted != nil || r.recent != nil) {
-		r.add(f, cachefile.Noted(rel))
+// note notes that f, whose outcome was not kept, is there: in the store, or in a record to save if r.notes is set.
+func (r *run[T]) note(w *workerState[T], f *fileproc.File) {
+	if !r.lookup(w, f, 0).isKnown && r.notes {
+		r.add(f, cachefile.Noted(f.Rel()))
 	}
 }
 

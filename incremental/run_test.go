@@ -167,32 +167,45 @@ func TestKeepLooksAgain(t *testing.T) {
 	_, err = fileproc.Process(t.Context(), root, opts, func(f *fileproc.File) (string, error) {
 		s, err := f.Stat()
 		id, _ := identityOf(s)
-		r.keep(f, cachefile.Record{Path: "same", ID: id}, nil)
-		require.Nil(t, r.sumOf(f, cachefile.Identity{}), "there is no session")
-		r.recent = map[string]*recent{}
-		for range 2 {
-			require.Nil(t, r.sumOf(f, id), "it has settled")
-			r.recent["a"] = &recent{}
-		}
-		core.Hooks(&r.opts).IsStill = func(string) bool { return true }
-		require.True(t, r.isStill("a", &recent{rec: cachefile.Record{ID: id}, state: recentUnsettled}, id))
-		require.False(t, r.isStill("a", &recent{rec: cachefile.Record{ID: id}, state: recentUnsettled, sum: new([16]byte)}, id), "its content tells more")
-		young := id
-		young.ModTime = time.Now().UnixNano()
-		require.NotNil(t, r.sumOf(f, young))
-		r.recent = nil
-		require.Nil(t, r.sumOf(f, young), "there is no session")
+		keep := func(path string) keeping { return r.keep(f, &cachefile.Record{Path: path, ID: id}) }
+		require.Equal(t, kept, keep("same"))
 		id.Inode++
-		r.keep(f, cachefile.Record{Path: "other", ID: id}, nil)
+		require.Equal(t, hasChanged, keep("other"))
 		id.Inode--
 		id.BirthTime = 1
-		r.keep(f, cachefile.Record{Path: "born at another time", ID: id}, nil)
+		require.Equal(t, hasChanged, keep("born at another time"))
 		return "", err
 	})
 	require.NoError(t, err)
 	require.NoError(t, r.store.Save(t.Context(), nil))
 	require.Contains(t, Kept(root, *r.inc, opts), "same")
 	require.Len(t, Kept(root, *r.inc, opts), 1)
+}
+
+// TestSessionComparesYoungContent: a session sums the content of files that have not settled, and of those of which it has a sum. What
+// events tell counts only where there is no sum.
+func TestSessionComparesYoungContent(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(root, "a"), nil, 0o644))
+	time.Sleep(Settled + 20*time.Millisecond)
+	opts := fileproc.Options{Workers: 1}
+	SetIsStill(&opts, func(string) bool { return true })
+	s, err := Open(root, Options[string]{File: filepath.Join(t.TempDir(), "cache"), Compare: CompareMetadata}, opts, func(*fileproc.File) (string, error) { return "", nil })
+	require.NoError(t, err)
+	_, err = fileproc.Process(t.Context(), root, fileproc.Options{}, func(f *fileproc.File) (string, error) {
+		stat, err := f.Stat()
+		id, _ := identityOf(stat)
+		require.Nil(t, s.sumOf(f, id, nil), "it has settled")
+		require.Nil(t, s.sumOf(f, id, &recent{}), "it has settled")
+		require.NotNil(t, s.sumOf(f, id, &recent{sum: new([16]byte)}), "there is a sum to compare it with")
+		require.True(t, s.isStill("a", &recent{rec: cachefile.Record{ID: id}, state: recentUnsettled}, id))
+		require.False(t, s.isStill("a", &recent{rec: cachefile.Record{ID: id}, state: recentUnsettled, sum: new([16]byte)}, id), "its content tells more")
+		id.ModTime = time.Now().UnixNano()
+		require.NotNil(t, s.sumOf(f, id, nil))
+		return "", err
+	})
+	require.NoError(t, err)
 }
 
 // TestKeyHasWhatResultsDependOn: results of other options that change what fn gets, or what is made of it, are not used. Other options
@@ -234,7 +247,7 @@ func TestLookWithoutMetadata(t *testing.T) {
 		require.NoError(t, os.Remove(filepath.Join(root, "a")))
 		_, err := f.Stat()
 		require.ErrorIs(t, err, os.ErrNotExist)
-		require.False(t, r.isUnchanged(&r.workers[0], f))
+		require.Equal(t, verdictCall, r.judgeUnread(&r.workers[0], f))
 		id, keeps := r.look(f)
 		require.Equal(t, cachefile.Identity{}, id)
 		require.False(t, keeps)
@@ -476,7 +489,7 @@ func TestUnchangedTakesNoMemory(t *testing.T) {
 			require.NoError(t, r.store.Save(t.Context(), nil))
 		}
 		w := &r.workers[0]
-		require.Zero(t, testing.AllocsPerRun(100, func() { require.True(t, r.isUnchanged(w, f)) }))
+		require.Zero(t, testing.AllocsPerRun(100, func() { require.Equal(t, verdictTake, r.judgeUnread(w, f)) }))
 		require.Equal(t, 7, w.value)
 
 		for _, text := range []string{"size", "1"} { // it has another size, or another time
@@ -491,15 +504,15 @@ func TestUnchangedTakesNoMemory(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestSessionDirIsAListAtFirst: as long as one run has met all files of a directory, they take the memory of a list.
-func TestSessionDirIsAListAtFirst(t *testing.T) {
+// TestDirSetIsAListAtFirst: as long as one run has met all files of a directory, they take the memory of a list.
+func TestDirSetIsAListAtFirst(t *testing.T) {
 	t.Parallel()
-	var d sessionDir
+	var d dirSet
 	for _, name := range []string{"a", "b", "c"} {
 		require.True(t, d.meet(name, 1))
 	}
 	unmet := func(run uint32) (names []string) {
-		d.unmet(run, func(name string) { names = append(names, name) })
+		d.removeUnmet(run, func(name string) { names = append(names, name) })
 		slices.Sort(names)
 		return names
 	}

@@ -3,16 +3,13 @@ package incremental
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"io/fs"
 	"maps"
 	"path"
 	"slices"
-	"strings"
 	"syscall"
 
 	"github.com/fileproc/fileproc"
-	"github.com/fileproc/fileproc/internal/fsinfo"
 )
 
 // A scope is what a run of a Session looks at.
@@ -31,55 +28,11 @@ type scope struct {
 	gone     int64                  // how many failures say only that a file is gone or replaced
 }
 
-// scopeOf looks up what names lead to.
-func (s *Session[T]) scopeOf(names []string) (*scope, error) {
-	sc := &scope{
-		all: names == nil || s.opts.Symlinks != fileproc.SymlinksSkip, files: map[string]bool{}, trees: map[string]bool{}, missing: map[string]bool{},
+func newScope(all bool) *scope {
+	return &scope{
+		all: all, files: map[string]bool{}, trees: map[string]bool{}, missing: map[string]bool{},
 		failures: map[failureKey]failure{}, failed: map[string]bool{}, changed: map[string]bool{},
 	}
-	there := s.r.gone.existence()
-	var rels []string
-	for _, name := range names {
-		rel, err := s.placeOf(name)
-		if err != nil {
-			return nil, err
-		}
-		// An event in a directory may give the path through a link that has led there.
-		sc.all = sc.all || rel == "." || !isShallow(rel) || there.isBehindLink(rel)
-		rels = append(rels, rel)
-	}
-	for _, it := range there.lstatAll(rels, len(s.r.workers)) {
-		s.linked = s.linked || it.err == nil && fsinfo.Names(it.info) > 1
-		sc.put(it.rel, it.err == nil && it.info.IsDir(), it.err == nil && there.isFile(it.info.Mode()), it.err)
-	}
-	// A file may have been written by another of its names, even by a name that is missing by now.
-	sc.all = sc.all || s.linked && len(sc.files)+len(sc.missing) > 0
-	// Without root, a missing file is not known to be deleted: a run over all files yields what is wrong with root.
-	if sc.all = sc.all || s.r.gone.existence().hasDir(".") != yes; sc.all {
-		sc.files, sc.trees, sc.missing = nil, nil, nil
-		return sc, nil
-	}
-	for _, of := range []map[string]bool{sc.files, sc.trees} {
-		maps.DeleteFunc(of, func(rel string, _ bool) bool { return isIn(sc.trees, path.Dir(rel)) })
-	}
-	sc.lists = s.opts.MaxDepth != 0 || s.opts.OneFilesystem // fileproc does not combine these with Files
-	return sc, nil
-}
-
-// placeOf returns the path of what a run must look at because of name: of a directory, or
-// root's, if the file of that name decides what is selected there.
-func (s *Session[T]) placeOf(name string) (string, error) {
-	rel := strings.TrimSuffix(name, "/")
-	if rel != "." && !isBelow(rel) {
-		return "", fmt.Errorf("incremental: %q is not the path of a file below root: %w", name, fs.ErrInvalid)
-	}
-	switch {
-	case slices.Contains(s.opts.IgnoreFiles, rel) || s.opts.GitIgnore && rel == ".git/info/exclude" || s.rules.names[rel]:
-		rel = "." // it decides for all of root
-	case decides(&s.opts, rel):
-		rel = path.Dir(rel)
-	}
-	return rel, nil
 }
 
 // put adds rel, whose look-up has found a directory, a file, something else, or err.
@@ -93,6 +46,13 @@ func (sc *scope) put(rel string, isDir, isFile bool, err error) {
 		sc.missing[rel] = true
 	default:
 		sc.all = true // it may be a directory
+	}
+}
+
+// dropNested removes what is in a tree of the scope anyway.
+func (sc *scope) dropNested() {
+	for _, of := range []map[string]bool{sc.files, sc.trees} {
+		maps.DeleteFunc(of, func(rel string, _ bool) bool { return isIn(sc.trees, path.Dir(rel)) })
 	}
 }
 

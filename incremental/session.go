@@ -2,6 +2,7 @@ package incremental
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,6 +16,8 @@ import (
 	"time"
 
 	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/incremental/internal/cachefile"
+	"github.com/fileproc/fileproc/internal/fsinfo"
 )
 
 // A Result is what a run of a Session has found out about one file.
@@ -65,73 +68,13 @@ type Session[T any] struct {
 	full      bool   // a full run has ended
 	linked    bool   // a file with several names was met
 	running   bool
-	dirs      sessionDir
-	files     int                    // how many are in dirs
+	recent    map[string]*recent // by path: what is known beyond the cache file
+	files     fileSet
 	failures  map[failureKey]failure // what could not be opened or read
 	gone      map[string]bool        // deleted files that the cache file may have; true: perhaps by a record that this session has added
-	kept      int                    // how many outcomes were both kept and noted in r.recent since the load
+	kept      int                    // how many outcomes were both kept and noted in recent since the load
 	unsettled map[string]time.Time
 	rules     *rules // the rules that runs have met since the last run over all files began
-	mark      marker
-}
-
-// A sessionDir is a directory with files that have a result, or for which fn has failed.
-type sessionDir struct {
-	subs map[string]*sessionDir
-	// The files are in one of two forms. While one run has met all of them, they are a list, which takes a first run less time.
-	names []string
-	run   uint32            // the number of the run that has met names
-	files map[string]uint32 // the number of the last run that has met the file
-}
-
-// isOf reports whether the run has met all files, and they are in a list.
-func (d *sessionDir) isOf(run uint32) bool {
-	return d.files == nil && (len(d.names) == 0 || d.run == run)
-}
-
-// meet notes that a run has met a file, and reports whether the file is new here. A run calls it once for each file.
-func (d *sessionDir) meet(name string, run uint32) bool {
-	if d.isOf(run) {
-		d.names, d.run = append(d.names, name), run
-		return true
-	}
-	d.index()
-	_, was := d.files[name]
-	d.files[name] = run
-	return !was
-}
-
-// index makes a map of the list.
-func (d *sessionDir) index() {
-	if d.files != nil {
-		return
-	}
-	d.files = make(map[string]uint32, len(d.names))
-	for _, name := range d.names {
-		d.files[name] = d.run
-	}
-	d.names = nil
-}
-
-// unmet forgets the files that the run has not met, and yields their names.
-func (d *sessionDir) unmet(run uint32, yield func(name string)) {
-	if d.isOf(run) {
-		return
-	}
-	d.index()
-	for name, last := range d.files {
-		if last != run {
-			delete(d.files, name)
-			yield(name)
-		}
-	}
-}
-
-func (d *sessionDir) isEmpty() bool { return len(d.names)+len(d.files)+len(d.subs) == 0 }
-
-type marker struct {
-	path string
-	dir  *sessionDir
 }
 
 // A failureKey says what a failure is about: a file as one that is processed, or as a rule, which says what is ignored.
@@ -161,9 +104,10 @@ func Open[T any](root string, inc Options[T], opts fileproc.Options, fn func(*fi
 	if err != nil {
 		return nil, err
 	}
-	r.recent = map[string]*recent{}
-	return &Session[T]{r: r, opts: opts, failures: map[failureKey]failure{}, gone: map[string]bool{}, unsettled: map[string]time.Time{},
-		rules: newRules(root, core.Hooks(&opts).OnDir)}, nil
+	s := &Session[T]{r: r, opts: opts, recent: map[string]*recent{}, failures: map[failureKey]failure{}, gone: map[string]bool{},
+		unsettled: map[string]time.Time{}, rules: newRules(root, core.Hooks(&opts).OnDir)}
+	r.lookup, r.notes = s.lookup, true
+	return s, nil
 }
 
 // Run looks at all files below root if names is nil. Else it looks at what each name leads
@@ -219,6 +163,51 @@ func (s *Session[T]) Run(ctx context.Context, names []string) iter.Seq2[Result[T
 	}
 }
 
+// scopeOf looks up what names lead to.
+func (s *Session[T]) scopeOf(names []string) (*scope, error) {
+	sc := newScope(names == nil || s.opts.Symlinks != fileproc.SymlinksSkip)
+	there := s.r.gone.existence()
+	var rels []string
+	for _, name := range names {
+		rel, err := s.placeOf(name)
+		if err != nil {
+			return nil, err
+		}
+		// An event in a directory may give the path through a link that has led there.
+		sc.all = sc.all || rel == "." || !isShallow(rel) || there.isBehindLink(rel)
+		rels = append(rels, rel)
+	}
+	for _, it := range there.lstatAll(rels, len(s.r.workers)) {
+		s.linked = s.linked || it.err == nil && fsinfo.Names(it.info) > 1
+		sc.put(it.rel, it.err == nil && it.info.IsDir(), it.err == nil && there.isFile(it.info.Mode()), it.err)
+	}
+	// A file may have been written by another of its names, even by a name that is missing by now.
+	sc.all = sc.all || s.linked && len(sc.files)+len(sc.missing) > 0
+	// Without root, a missing file is not known to be deleted: a run over all files yields what is wrong with root.
+	if sc.all || s.r.gone.existence().hasDir(".") != yes {
+		return newScope(true), nil
+	}
+	sc.dropNested()
+	sc.lists = s.opts.MaxDepth != 0 || s.opts.OneFilesystem // fileproc does not combine these with Files
+	return sc, nil
+}
+
+// placeOf returns the path of what a run must look at because of name: of a directory, or
+// root's, if the file of that name decides what is selected there.
+func (s *Session[T]) placeOf(name string) (string, error) {
+	rel := strings.TrimSuffix(name, "/")
+	if rel != "." && !isBelow(rel) {
+		return "", fmt.Errorf("incremental: %q is not the path of a file below root: %w", name, fs.ErrInvalid)
+	}
+	switch {
+	case slices.Contains(s.opts.IgnoreFiles, rel) || s.opts.GitIgnore && rel == ".git/info/exclude" || s.rules.names[rel]:
+		rel = "." // it decides for all of root
+	case decides(&s.opts, rel):
+		rel = path.Dir(rel)
+	}
+	return rel, nil
+}
+
 // An item is what a worker sends to the loop.
 type item[T any] struct {
 	rel, name string
@@ -249,6 +238,7 @@ func (s *Session[T]) runFiles(ctx context.Context, sc *scope, yield func(Result[
 		core.Hooks(&opts).OnRule = s.rules.note
 	}
 	r.prepare(&opts)
+	core.Hooks(&opts).OnBinary = s.onBinary
 	completed := true
 	for it, err := range fileproc.Stream(ctx, r.root, opts, s.visit) {
 		if f := (*fileproc.Failure)(nil); errors.As(err, &f) {
@@ -323,7 +313,7 @@ func (s *Session[T]) merge(sc *scope) {
 }
 
 func (s *Session[T]) setRecent(rel string, e *recent) {
-	s.r.recent[rel] = e
+	s.recent[rel] = e
 	switch {
 	case e.state == recentKept:
 		s.kept++
@@ -332,15 +322,44 @@ func (s *Session[T]) setRecent(rel string, e *recent) {
 	}
 }
 
+// lookup is run.lookup. It makes no path for f unless something is known beyond the cache file.
+func (s *Session[T]) lookup(w *workerState[T], f *fileproc.File, inode uint64) past {
+	p := s.r.stored(w, f, inode)
+	if len(s.recent) > 0 {
+		if e := s.recent[f.Rel()]; e != nil {
+			return e.past()
+		}
+	}
+	return p
+}
+
 // visit is the function that fileproc calls for each file.
-func (s *Session[T]) visit(f *fileproc.File) (item[T], error) {
-	w := &s.r.workers[f.Worker()]
-	w.called = false
-	v, err := s.r.call(f)
-	it := item[T]{rel: f.Rel(), name: f.Name(), value: v, called: w.called}
+func (s *Session[T]) visit(f *fileproc.File) (it item[T], err error) {
+	r, w := s.r, &s.r.workers[f.Worker()]
+	it.rel, it.name = f.Rel(), f.Name()
+	e := s.recent[it.rel]
+	v, id, sum := s.judgeRead(w, f, e)
+	if v == verdictTake {
+		it.value, err = r.taken(w, f)
+	} else {
+		c := r.call(w, f, id)
+		it.value, err = c.value, c.err
+		if it.called = c.isLast() || !e.isRepeated(c.rec, c.held); !it.called && c.rec.Outcome == outcomeFailed {
+			err = errStillFails
+		}
+		switch {
+		case c.isLast():
+			r.note(w, f)
+		case v == verdictCallOnly:
+			s.remember(w, c.rec, nil, c.held)
+			r.note(w, f)
+		case !s.keep(w, f, c.rec, sum, c.held):
+			r.note(w, f)
+		}
+	}
 	if it.called && !s.full {
-		_, _, it.isKnown = s.r.store.Lookup(it.rel)
-		it.isKnown = it.isKnown && !s.r.recent[it.rel].isDeleted()
+		_, _, it.isKnown = r.store.Lookup(it.rel)
+		it.isKnown = it.isKnown && !e.isDeleted()
 	}
 	if err == errStillFails {
 		it.silent, err = true, nil
@@ -348,29 +367,79 @@ func (s *Session[T]) visit(f *fileproc.File) (item[T], error) {
 	return it, err
 }
 
+// judgeRead is run.judgeRead for a file of which e is known, which may be nil. It also
+// returns the sum of the content if the session will compare it.
+func (s *Session[T]) judgeRead(w *workerState[T], f *fileproc.File, e *recent) (v verdict, id cachefile.Identity, sum *[16]byte) {
+	if v, id = s.r.judgeRead(w, f); v != verdictCall {
+		return v, id, nil
+	}
+	sum = s.sumOf(f, id, e)
+	if !e.isSame(id, sum) && !s.isStill(f.Rel(), e, id) || !s.r.take(w, e.past()) {
+		return verdictCall, id, sum
+	}
+	rec := e.rec
+	rec.ID = id
+	s.keep(w, f, rec, sum, e.value)
+	return verdictTake, id, nil
+}
+
+// sumOf returns the sum of the content of f if the session will compare it: because f is too
+// new to be kept, or was so before. Otherwise it returns nil.
+func (s *Session[T]) sumOf(f *fileproc.File, id cachefile.Identity, e *recent) *[16]byte {
+	if s.opts.ReadSize == fileproc.NoRead || f.Truncated() || s.r.isSettled(id) && (e == nil || e.sum == nil) {
+		return nil
+	}
+	sum := sha256.Sum256(f.Data())
+	return (*[16]byte)(sum[:16])
+}
+
+// isStill reports whether e, an unsettled outcome without a sum of the content, still stands for the file rel: its metadata
+// is still id, and the hook IsStill says that nothing has happened to it since.
+func (s *Session[T]) isStill(rel string, e *recent, id cachefile.Identity) bool {
+	still := core.Hooks(&s.opts).IsStill
+	return still != nil && e.isUnsettled() && e.sum == nil && isSameID(e.rec.ID, id) && still(rel)
+}
+
+// onBinary is plumbing.Hooks.OnBinary.
+func (s *Session[T]) onBinary(f *fileproc.File) {
+	w := &s.r.workers[f.Worker()]
+	if rec, keeps := s.r.binary(f); !keeps || !s.keep(w, f, rec, nil, nil) {
+		s.r.note(w, f)
+	}
+}
+
+// keep keeps rec, the outcome for f, in the cache file if it can, and in memory. It
+// reports whether the cache file gets it. Sum and value are as in recent.
+func (s *Session[T]) keep(w *workerState[T], f *fileproc.File, rec cachefile.Record, sum *[16]byte, value any) bool {
+	switch s.r.keep(f, &rec) {
+	case kept:
+		w.addRecent(&recent{rec: rec})
+		return true
+	case hasChanged:
+		s.remember(w, rec, nil, value)
+	case notKept:
+		s.remember(w, rec, sum, value)
+	}
+	return false
+}
+
+// remember keeps rec, an outcome that the cache file does not get, in memory.
+func (s *Session[T]) remember(w *workerState[T], rec cachefile.Record, sum *[16]byte, value any) {
+	e := &recent{rec: rec, sum: sum, state: recentUnsettled, value: value}
+	switch {
+	case rec.ID == cachefile.Identity{}: // it cannot be compared
+	case rec.Outcome >= outcomeFailed && (rec.ID.Content != noContent || s.r.isSettled(rec.ID)):
+		e.state = recentHeld
+	case rec.Outcome != outcomeFailed:
+		e.due = time.Unix(0, rec.ID.Newest()).Add(fsinfo.Settled)
+	}
+	w.addRecent(e)
+}
+
 // met notes that rel has a result or a failure, and reports whether it had neither.
 func (s *Session[T]) met(rel, name string) bool {
-	if dir := rel[:len(rel)-len(name)]; s.mark.dir == nil || s.mark.path != dir {
-		d := &s.dirs
-		for part := range strings.SplitSeq(strings.TrimSuffix(dir, "/"), "/") {
-			if part == "" {
-				continue
-			}
-			if d.subs == nil {
-				d.subs = map[string]*sessionDir{}
-			}
-			sub := d.subs[part]
-			if sub == nil {
-				sub = &sessionDir{}
-				d.subs[strings.Clone(part)] = sub
-			}
-			d = sub
-		}
-		s.mark = marker{dir, d}
-	}
-	isNew := s.mark.dir.meet(name, s.runs)
+	isNew := s.files.meet(rel, name, s.runs)
 	if isNew {
-		s.files++
 		delete(s.gone, rel)
 	}
 	return isNew
@@ -457,10 +526,7 @@ func (s *Session[T]) yieldDeleted(ctx context.Context, sc *scope, yield func(Res
 			return
 		}
 	}
-	s.mark = marker{}
-	sweep := func(rel string) {
-		all = s.sweep(all, rel, unlisted)
-	}
+	sweep := func(rel string) { all = s.files.removeUnmet(all, rel, s.runs, unlisted) }
 	if sc.all {
 		sweep(".")
 		s.full = true
@@ -473,13 +539,13 @@ func (s *Session[T]) yieldDeleted(ctx context.Context, sc *scope, yield func(Res
 	slices.SortFunc(all, fileproc.ComparePaths)
 	all = slices.Compact(all)
 	for i, rel := range all {
-		e := r.recent[rel]
+		e := s.recent[rel]
 		isGone := there.hasFile(rel) == no // else it is no longer selected, and may be selected again
 		if isGone {
 			s.gone[rel] = e != nil
 		}
 		if e != nil && (isGone || e.rec.Outcome == outcomeFailed) { // if the file comes back, its failure is news again
-			r.recent[rel] = deleted()
+			s.recent[rel] = deleted()
 		}
 		if !yield(Result[T]{Rel: rel, Kind: Deleted}, nil) {
 			for _, rel := range all[i+1:] { // these stay known until a run yields them
@@ -493,11 +559,10 @@ func (s *Session[T]) yieldDeleted(ctx context.Context, sc *scope, yield func(Res
 
 // forgetMissing forgets the files that are no longer there, also those without a result.
 func (s *Session[T]) forgetMissing(sc *scope, there *existence) {
-	r := s.r
 	forget := func(rel string) {
 		delete(s.unsettled, rel)
-		if r.recent[rel].isUnsettled() {
-			delete(r.recent, rel)
+		if s.recent[rel].isUnsettled() {
+			delete(s.recent, rel)
 		}
 	}
 	for rel := range sc.missing {
@@ -513,59 +578,6 @@ func (s *Session[T]) forgetMissing(sc *scope, there *existence) {
 			forget(rel)
 		}
 	}
-}
-
-// sweep forgets the file rel, and the files below rel, if this run has not met them. It
-// keeps those below directories that could not be read. It appends the paths of the
-// files that it forgets to all.
-func (s *Session[T]) sweep(all []string, rel string, unlisted map[string]bool) []string {
-	chain := []*sessionDir{&s.dirs}
-	names := []string{""}
-	if rel != "." {
-		dir, base := path.Split(rel)
-		for part := range strings.SplitSeq(dir, "/") {
-			if part == "" {
-				continue
-			}
-			d := chain[len(chain)-1].subs[part]
-			if chain, names = append(chain, d), append(names, part); d == nil || unlisted[path.Join(names...)] {
-				return all
-			}
-		}
-		d := chain[len(chain)-1]
-		d.index()
-		if run, ok := d.files[base]; ok && run != s.runs {
-			delete(d.files, base)
-			s.files--
-			all = append(all, rel)
-		}
-		if sub := d.subs[base]; sub != nil {
-			chain, names = append(chain, sub), append(names, base)
-			all = s.sweepDir(all, rel+"/", sub, unlisted)
-		}
-	} else {
-		all = s.sweepDir(all, "", &s.dirs, unlisted)
-	}
-	for i := len(chain) - 1; i > 0 && chain[i].isEmpty(); i-- {
-		delete(chain[i-1].subs, names[i])
-	}
-	return all
-}
-
-func (s *Session[T]) sweepDir(all []string, prefix string, d *sessionDir, unlisted map[string]bool) []string {
-	if unlisted[strings.TrimSuffix(prefix, "/")] {
-		return all
-	}
-	d.unmet(s.runs, func(name string) {
-		s.files--
-		all = append(all, prefix+name)
-	})
-	for name, sub := range d.subs {
-		if all = s.sweepDir(all, prefix+name+"/", sub, unlisted); sub.isEmpty() {
-			delete(d.subs, name)
-		}
-	}
-	return all
 }
 
 // Failed yields the files and directories that could not be opened or read when a run last looked at
@@ -595,7 +607,7 @@ func (s *Session[T]) Save(ctx context.Context) error {
 	if s.running {
 		return errBusy
 	}
-	return s.save(ctx, s.kept > max(1024, s.files/8))
+	return s.save(ctx, s.kept > max(1024, s.files.count/8))
 }
 
 // Close saves as Save does. The session is of no use afterwards.
@@ -627,7 +639,7 @@ func (s *Session[T]) save(ctx context.Context, reloads bool) error {
 		links := r.store.Links
 		r.load()
 		r.store.Links = links
-		maps.DeleteFunc(r.recent, func(_ string, e *recent) bool { return e.state == recentKept })
+		maps.DeleteFunc(s.recent, func(_ string, e *recent) bool { return e.state == recentKept })
 		numbers, s.kept = nil, 0
 		for rel := range s.gone {
 			if _, n, ok := r.store.Lookup(rel); ok {
