@@ -266,7 +266,7 @@ func TestWindowWithoutDescriptorsLeavesItsPinIdle(t *testing.T) {
 	require.NoError(t, err)
 	calls := opts.callbacks()
 	checked := false
-	calls.fn = func(f *currentFile) error {
+	calls.fn = func(f *File) error {
 		if f.name.String() == "a" {
 			r := rest{f.w, &batch{node: f.node, entries: []names.Name{f.name, f.name}}, 0}
 			r.OpenIn(scarceWindow{}, 2)
@@ -398,7 +398,7 @@ func TestEnterOnlyForWhatADiskIsReadFor(t *testing.T) {
 				require.True(t, testtree.Make(t, root, "f=content"))
 				opts.Workers = 1
 				calls, turnedOn := opts.callbacks(), 0
-				calls.fn = func(f *currentFile) error {
+				calls.fn = func(f *File) error {
 					c := &f.w.cold
 					onDisk := diskOf(f.w.root.dir).Kind != content.NotOnDisk
 					want := onDisk && (name == "content" || name == "metadata" && !ordered)
@@ -488,13 +488,13 @@ func TestSlotBetweenLargeFiles(t *testing.T) {
 	cfg, err := (&Options{Workers: 1, Suffixes: []string{"large"}}).config(dir, false)
 	require.NoError(t, err)
 	var r *run
-	r = newRun(t.Context(), cfg, callbacks{fn: func(f *currentFile) error {
+	r = newRun(t.Context(), cfg, callbacks{fn: func(f *File) error {
 		w, n := f.w, f.node
 		r.pool.extra.Add(1)
 		defer r.pool.extra.Add(-1)
 		for _, b := range []*batch{{nodes: []*node{n}}, {node: n}} {
 			require.True(t, w.acquireSlot())
-			require.NoError(t, w.loadTimed(&currentFile{w: w, node: n, name: names.New("small")}, b, 0))
+			require.NoError(t, w.loadTimed(&File{w: w, node: n, name: names.New("small")}, b, 0))
 			require.Equal(t, b.isWindow(), w.slot != noSlot)
 		}
 		require.True(t, w.acquireSlot())

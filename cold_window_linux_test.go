@@ -60,7 +60,7 @@ func TestWindowsEndWithTheDescriptors(t *testing.T) {
 	require.NoError(t, err)
 	var r *run
 	delivered := 0
-	r = newRun(t.Context(), cfg, callbacks{fn: func(f *currentFile) error {
+	r = newRun(t.Context(), cfg, callbacks{fn: func(f *File) error {
 		if delivered++; delivered == 1 {
 			w, b := f.w, &batch{node: r.root, entries: files}
 			require.NotZero(t, r.cold.pace.Window())
@@ -86,11 +86,11 @@ func TestNoFileIsOpenedAfterAStop(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var r *run
-	r = newRun(ctx, cfg, callbacks{fn: func(f *currentFile) error {
+	r = newRun(ctx, cfg, callbacks{fn: func(f *File) error {
 		cancel()
 		w, b := f.w, &batch{nodes: []*node{r.root, r.root, r.root}, entries: files}
 		w.content.forget()
-		got := currentFile{w: w, node: r.root, name: files[1]}
+		got := File{w: w, node: r.root, name: files[1]}
 		require.Equal(t, errStopped, w.load(&got, b, 1))
 		require.Empty(t, got.content.Data)
 		return nil
@@ -128,7 +128,7 @@ func TestWindowOpensNothingAfterAStop(t *testing.T) {
 	require.NoError(t, err)
 	var r *run
 	var calls atomic.Int32
-	r = newRun(t.Context(), cfg, callbacks{fn: func(f *currentFile) error {
+	r = newRun(t.Context(), cfg, callbacks{fn: func(f *File) error {
 		calls.Add(1)
 		r.stop(errBroken)
 		r.root.dir.(*linuxDir).typ.Store(unix.EXT4_SUPER_MAGIC)
@@ -158,7 +158,7 @@ func TestInvariant5ColdModeFitsTheMemory(t *testing.T) {
 	cfg, err := opts.config(dir, false)
 	require.NoError(t, err)
 	var r *run
-	r = newRun(t.Context(), cfg, callbacks{fn: func(f *currentFile) error {
+	r = newRun(t.Context(), cfg, callbacks{fn: func(f *File) error {
 		require.Zero(t, r.disk.withheld)
 		require.True(t, f.w.cold.tryTurnOn(&f.w.pin, &batch{node: r.root}, 0))
 		require.Equal(t, maxListedAhead-5<<20, r.disk.withheld)
@@ -184,7 +184,7 @@ func TestColdModeBeginsAndEnds(t *testing.T) {
 	require.NoError(t, err)
 	var r *run
 	calls := 0
-	r = newRun(t.Context(), cfg, callbacks{fn: func(f *currentFile) error {
+	r = newRun(t.Context(), cfg, callbacks{fn: func(f *File) error {
 		if calls++; calls > 1 {
 			return nil
 		}

@@ -15,12 +15,12 @@ import (
 
 // A File is passed to fn. It is valid until fn returns, on the goroutine of fn
 // only. The strings that its methods return may be kept.
-type File struct { // the fields are those of currentFile
+type File struct {
 	w         *worker
-	node      *node
+	node      *node // the directory that lists it
 	name      names.Name
 	content   content.Content
-	unchanged bool
+	unchanged bool // hooks.Unchanged has returned true, or fn has called plumbing.API.SetUnchanged
 }
 
 // NewFile returns a File that belongs to no run. It serves to test a function without
@@ -94,7 +94,7 @@ type Stat struct {
 // was listed, without following a link. In a run of package incremental they may
 // be from before the content was read.
 func (f *File) Stat() (Stat, error) {
-	s, err := (*currentFile)(f).fetchStat()
+	s, err := f.fetchStat()
 	if err != nil {
 		return Stat{}, sys.PathError("stat", f.Path(), err)
 	}
@@ -108,6 +108,37 @@ func (f *File) Info() (fs.FileInfo, error) {
 		return nil, err
 	}
 	return entryInfo{name: f.Name(), stat: &s}, nil
+}
+
+// fetchRegular is fetchStat, but if f is no regular file any more, that is an error.
+func (f *File) fetchRegular() error {
+	s, err := f.fetchStat()
+	if err == nil {
+		err = sys.CheckRegular("stat", s.Mode)
+	}
+	return err
+}
+
+// fetchStat fetches the metadata of f, unless that is known. If f is no regular file
+// any more, its metadata is not kept.
+func (f *File) fetchStat() (sys.Stat, error) {
+	if f.content.HasStat {
+		return f.content.Stat, nil
+	}
+	var s sys.Stat
+	err := f.w.withDir(f.node, func(d directory) (err error) {
+		if l, ok := d.(metadataList); ok && !f.w.cfg.statFirst { // hooks.Unchanged wants what is true now
+			if s, ok = l.listedStat(f.name); ok {
+				return nil
+			}
+		}
+		s, err = d.stat(f.name)
+		return err
+	})
+	if err == nil {
+		_ = f.content.SetStat("stat", s)
+	}
+	return s, err
 }
 
 // restat is plumbing.API.Restat.

@@ -101,8 +101,8 @@ func process[T any](ctx context.Context, root string, opts *Options, noFn bool, 
 	}
 	results := newCollector[T](cfg.workers)
 	calls := opts.callbacks()
-	calls.fn = func(f *currentFile) error {
-		v, err := fn((*File)(f))
+	calls.fn = func(f *File) error {
+		v, err := fn(f)
 		if hasResult(err) {
 			results.add(f.w.slot, v)
 		}
@@ -119,7 +119,7 @@ func ForEach(ctx context.Context, root string, opts Options, fn func(*File) erro
 		return err
 	}
 	calls := opts.callbacks()
-	calls.fn = func(f *currentFile) error { return fn((*File)(f)) }
+	calls.fn = fn
 	return runOnce(ctx, cfg, calls)
 }
 
@@ -141,8 +141,8 @@ func Stream[T any](ctx context.Context, root string, opts Options, fn func(*File
 	return func(yield func(T, error) bool) {
 		opts := opts // a Seq2 may be looped over more than once
 		streamRun(ctx, root, &opts, fn == nil, func(calls *callbacks, out outlet[T]) {
-			calls.fn = func(f *currentFile) error {
-				v, err := fn((*File)(f))
+			calls.fn = func(f *File) error {
+				v, err := fn(f)
 				switch {
 				case !hasResult(err):
 				case calls.onError == nil && err != nil && !errors.Is(err, fs.SkipAll):
@@ -167,7 +167,7 @@ func Walk(ctx context.Context, root string, opts Options) iter.Seq2[Entry, error
 		opts := opts
 		opts.ReadSize, opts.SkipBinary, opts.hooks = NoRead, false, hooks{}
 		streamRun(ctx, root, &opts, false, func(calls *callbacks, out outlet[Entry]) {
-			calls.fn = func(f *currentFile) error {
+			calls.fn = func(f *File) error {
 				e := Entry{paths: f.w.paths, node: f.node, name: f.name.String()}
 				if opts.Stat {
 					s := f.content.Stat

@@ -14,7 +14,7 @@ import (
 //   - A scan, which meets the entry in a listing or among given names, calls a method of
 //     worker: found if the entry goes into a batch, or else foundSkipped or foundFailed,
 //     which count both.
-//   - A visit of a file of a batch, which is counted as found, calls a method of currentFile:
+//   - A visit of a file of a batch, which is counted as found, calls a method of File:
 //     settle, skip, fail or abandon.
 //   - The files of a batch that nobody visits, because the run is stopped, are abandoned by
 //     the pool. total adds them.
@@ -56,7 +56,7 @@ func (w *worker) foundFailedRule(failure *Failure) {
 }
 
 // settle counts f, for which fn has returned err.
-func (f *currentFile) settle(err error) {
+func (f *File) settle(err error) {
 	w := f.w
 	with, both := err.(*resultError)
 	if both {
@@ -83,13 +83,13 @@ func (f *currentFile) settle(err error) {
 	}
 }
 
-func (f *currentFile) skip(why SkipReason) { f.w.countSkipped(why, f.node, f.name.String(), 0) }
+func (f *File) skip(why SkipReason) { f.w.countSkipped(why, f.node, f.name.String(), 0) }
 
-func (f *currentFile) fail(err error) {
+func (f *File) fail(err error) {
 	f.w.countFailed(f.w.failure(FailedFile, "open", f.node, f.name.String(), err))
 }
 
-func (f *currentFile) abandon() { f.w.counts.abandoned++ }
+func (f *File) abandon() { f.w.counts.abandoned++ }
 
 // total returns the counts of the run, which is over.
 func (s *shared) total() counts {

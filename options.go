@@ -392,22 +392,11 @@ func (o *Options) config(root string, noFn bool) (config, error) {
 
 // callbacks returns the caller's functions, without fn.
 func (o *Options) callbacks() callbacks {
-	c := callbacks{onError: o.OnError, openRoot: o.openRoot}
+	c := callbacks{
+		onError: o.OnError, openRoot: o.openRoot, selectFile: o.Select,
+		unchanged: o.hooks.Unchanged, onBinary: o.hooks.OnBinary, onDir: o.hooks.OnDir, onRule: o.hooks.OnRule,
+	}
 	// Each closure captures the function that it calls, and not o: so o need not be allocated.
-	if call := o.Select; call != nil {
-		c.selectFile = func(f *currentFile) bool {
-			selects := call((*File)(f))
-			f.w.endReading()
-			return selects
-		}
-	}
-	if call := o.hooks.Unchanged; call != nil {
-		c.unchanged = func(f *currentFile) bool { return call((*File)(f)) }
-	}
-	if call := o.hooks.OnBinary; call != nil {
-		c.onBinary = func(f *currentFile) { call((*File)(f)) }
-	}
-	c.onDir, c.onRule = o.hooks.OnDir, o.hooks.OnRule
 	if call := o.SelectDir; call != nil {
 		c.selectDir = func(w *worker, parent *node, name string) bool {
 			return call(Entry{paths: w.paths, node: parent, name: name, typ: fs.ModeDir})

@@ -567,7 +567,7 @@ func TestOrderedStartsNoWorkerAfterItsEnd(t *testing.T) {
 	order := newOrdered(cfg.workers)
 	out := &orderedOutlet[int]{ordered: order}
 	calls := opts.callbacks()
-	calls.fn = func(*currentFile) error { return nil }
+	calls.fn = func(*File) error { return nil }
 	r := newRun(t.Context(), cfg, calls, order)
 	stream[int](out, r.execute, r.stop, func(int, error) bool { return true })
 	r.pool.mu.Lock()

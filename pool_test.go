@@ -457,7 +457,7 @@ func TestRunIsMadeOfItsOptions(t *testing.T) {
 // Where a worker reads ahead, and what: content only if no callback is to be asked about each file first, no metadata is to be that of
 // the handle, and what is read says whether a file is binary; metadata alone if nothing else is wanted, or it decides.
 func TestWhereWorkersReadAhead(t *testing.T) {
-	asked := callbacks{selectFile: func(*currentFile) bool { return true }}
+	asked := callbacks{selectFile: func(*File) bool { return true }}
 	for _, tt := range []struct {
 		name        string
 		config      config
@@ -617,14 +617,14 @@ func TestOutcomeOfACall(t *testing.T) {
 		var got error
 		r.failures.onError = func(err error) error { got = err; return nil }
 		r.calls.onError = r.failures.onError
-		r.calls.fn = func(*currentFile) error {
+		r.calls.fn = func(*File) error {
 			if tt.stops {
 				r.stop(errEnough)
 			}
 			return tt.err
 		}
 		w := r.startWorker(0)
-		w.call(&currentFile{w: w, node: r.root, name: names.New("f"), unchanged: tt.unchanged})
+		w.call(&File{w: w, node: r.root, name: names.New("f"), unchanged: tt.unchanged})
 		require.Equal(t, tt.want, w.counts, tt.name)
 		require.Equal(t, tt.ends, r.stopped(), tt.name)
 		require.Equal(t, tt.want.failed > 0, got != nil, tt.name)
@@ -633,7 +633,7 @@ func TestOutcomeOfACall(t *testing.T) {
 	r := newRun(t.Context(), config{workers: 1, mayGrow: true}, callbacks{}, nil)
 	w := r.startWorker(1) // which has no slot
 	r.stop(errBroken)
-	w.call(&currentFile{w: w, node: r.root})
+	w.call(&File{w: w, node: r.root})
 	require.Equal(t, counts{abandoned: 1}, w.counts, "it is not called")
 	w.retire()
 }

@@ -33,7 +33,7 @@ func (w *worker) visit(b *batch, i int) {
 
 func (w *worker) visitFile(b *batch, i int) {
 	f := &w.file
-	*f = currentFile{w: w, node: b.nodeOf(i), name: b.entries[i]}
+	*f = File{w: w, node: b.nodeOf(i), name: b.entries[i]}
 	switch b.stage {
 	case stageInvalid:
 		f.fail(badPath(f.name.String()))
@@ -67,13 +67,15 @@ func (w *worker) visitFile(b *batch, i int) {
 
 // ask asks Select and hooks.Unchanged about f, the entry i of b. It reports whether to
 // load f now: otherwise f is done, or to be read later.
-func (w *worker) ask(f *currentFile, b *batch, i int) bool {
+func (w *worker) ask(f *File, b *batch, i int) bool {
 	if selects := w.calls.selectFile; selects != nil {
 		if !w.acquireSlot() {
 			f.abandon()
 			return false
 		}
-		if !selects(f) {
+		selected := selects(f)
+		w.endReading()
+		if !selected {
 			f.skip(SkippedSelect)
 			return false
 		}
@@ -108,7 +110,7 @@ func (w *worker) ask(f *currentFile, b *batch, i int) bool {
 
 // statFile fetches the metadata of f, the entry i of b, unless that is known. If f is no
 // regular file any more, that is an error.
-func (w *worker) statFile(f *currentFile, b *batch, i int) error {
+func (w *worker) statFile(f *File, b *batch, i int) error {
 	if f.content.HasStat {
 		return nil
 	}
@@ -138,7 +140,7 @@ func (w *worker) statTook(b *batch, i int, d time.Duration) {
 
 // readLater adds f to the files that are read, with other files of the directory,
 // once the worker has visited the batch.
-func (w *worker) readLater(f *currentFile, inode uint64) {
+func (w *worker) readLater(f *File, inode uint64) {
 	b := w.toRead
 	if b != nil && b.node != f.node { // in a window
 		w.publishToRead(b)
@@ -159,7 +161,7 @@ func (w *worker) readLater(f *currentFile, inode uint64) {
 }
 
 // callOnBinary tells hooks.OnBinary of f, and counts it.
-func (w *worker) callOnBinary(f *currentFile) {
+func (w *worker) callOnBinary(f *File) {
 	if w.calls.onBinary != nil {
 		if !w.acquireSlot() {
 			f.abandon()
@@ -212,7 +214,7 @@ func (w *worker) publishToRead(b *batch) {
 }
 
 // load fetches what the options ask for of f, the entry i of b.
-func (w *worker) load(f *currentFile, b *batch, i int) error {
+func (w *worker) load(f *File, b *batch, i int) error {
 	if w.cfg.noRead {
 		return w.loadStat(f, b, i)
 	}
@@ -239,7 +241,7 @@ func (w *worker) load(f *currentFile, b *batch, i int) error {
 }
 
 // loadStat is load where no file is opened.
-func (w *worker) loadStat(f *currentFile, b *batch, i int) error {
+func (w *worker) loadStat(f *File, b *batch, i int) error {
 	if !w.cfg.stat {
 		return nil
 	}
@@ -252,7 +254,7 @@ func (w *worker) loadStat(f *currentFile, b *batch, i int) error {
 
 // unwanted returns why the content of f, which was fetched together with that of others,
 // is not wanted.
-func (w *worker) unwanted(f *currentFile) error {
+func (w *worker) unwanted(f *File) error {
 	switch {
 	case w.reader.IsLarger(int64(len(f.content.Data))):
 		return content.ErrLarger
@@ -263,7 +265,7 @@ func (w *worker) unwanted(f *currentFile) error {
 }
 
 // loadTimed reads f alone, and lets the pool grow if that shows that calls block.
-func (w *worker) loadTimed(f *currentFile, b *batch, i int) error {
+func (w *worker) loadTimed(f *File, b *batch, i int) error {
 	if !b.isWindow() || !w.reader.NeedsSlot() {
 		w.releaseSlot()
 	}
@@ -279,7 +281,7 @@ func (w *worker) loadTimed(f *currentFile, b *batch, i int) error {
 	return err
 }
 
-func (w *worker) loadOne(f *currentFile) error {
+func (w *worker) loadOne(f *File) error {
 	d, err := w.pin.use(&w.dirs, f.node)
 	if err == nil {
 		err = readFile(&w.reader, d, f.name, &f.content)
@@ -292,7 +294,7 @@ func (w *worker) loadOne(f *currentFile) error {
 }
 
 // readPatiently reads f, of which a try has failed with err.
-func (w *worker) readPatiently(f *currentFile, err error) error {
+func (w *worker) readPatiently(f *File, err error) error {
 	return w.aside(func() error {
 		for {
 			if err == content.ErrNeedsSlot && !w.acquireSlot() {
@@ -313,37 +315,6 @@ func readFile(r *content.Reader, d directory, name names.Name, c *content.Conten
 		return err
 	}
 	return r.Read(h, c)
-}
-
-// fetchRegular is fetchStat, but if f is no regular file any more, that is an error.
-func (f *currentFile) fetchRegular() error {
-	s, err := f.fetchStat()
-	if err == nil {
-		err = sys.CheckRegular("stat", s.Mode)
-	}
-	return err
-}
-
-// fetchStat fetches the metadata of f, unless that is known. If f is no regular file
-// any more, its metadata is not kept.
-func (f *currentFile) fetchStat() (sys.Stat, error) {
-	if f.content.HasStat {
-		return f.content.Stat, nil
-	}
-	var s sys.Stat
-	err := f.w.withDir(f.node, func(d directory) (err error) {
-		if l, ok := d.(metadataList); ok && !f.w.cfg.statFirst { // hooks.Unchanged wants what is true now
-			if s, ok = l.listedStat(f.name); ok {
-				return nil
-			}
-		}
-		s, err = d.stat(f.name)
-		return err
-	})
-	if err == nil {
-		_ = f.content.SetStat("stat", s)
-	}
-	return s, err
 }
 
 func (a *fetched) has(i int) bool { return a.first <= i && i < a.end }

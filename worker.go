@@ -14,10 +14,10 @@ import (
 // callbacks are what the API gives to a run beside its config. All but fn may be
 // nil.
 type callbacks struct {
-	fn         func(*currentFile) error
-	selectFile func(*currentFile) bool
-	unchanged  func(*currentFile) bool
-	onBinary   func(*currentFile)
+	fn         func(*File) error
+	selectFile func(*File) bool
+	unchanged  func(*File) bool
+	onBinary   func(*File)
 	onDir      func(rel string)
 	onRule     func(path string)
 	selectDir  func(w *worker, parent *node, name string) bool
@@ -121,7 +121,7 @@ type worker struct {
 	entryFilter entryFilter
 	scanner     scanner
 	spare       *batch // to be used again
-	file        currentFile
+	file        File
 	reading     interface{ end() } // what File.Reader has returned to the callback that runs, or nil
 	pos         position
 
@@ -168,18 +168,6 @@ type rest struct {
 	w     *worker
 	b     *batch
 	first int
-}
-
-// A currentFile is the file that a worker processes. The API converts it to a File,
-// which has the same fields.
-type currentFile struct {
-	w       *worker
-	node    *node
-	name    names.Name
-	content content.Content
-	// unchanged says that hooks.Unchanged has returned true, or fn has called
-	// plumbing.API.SetUnchanged.
-	unchanged bool
 }
 
 // startWorker returns the worker with this id. The worker's goroutine calls it first.
@@ -300,7 +288,7 @@ func (w *worker) endReading() {
 }
 
 // call runs fn for f, and settles f.
-func (w *worker) call(f *currentFile) {
+func (w *worker) call(f *File) {
 	if !w.acquireSlot() {
 		f.abandon()
 		return

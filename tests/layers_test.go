@@ -21,10 +21,10 @@ import (
 // layers are the files of package fileproc without tests, from top to bottom. A file
 // uses its own layer and those below. The last one is vocabulary, for all files.
 var layers = []string{
-	"fileproc options file",
+	"fileproc options",
 	"run",
-	"scan scan_given scan_links visit fdwait ignore",
-	"worker ledger",
+	"scan scan_given scan_links visit ignore",
+	"worker file fdwait ledger",
 	"pool diskorder cold ordered given scale",
 	"results failures",
 	"symlink",
