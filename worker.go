@@ -154,22 +154,6 @@ type scanner struct {
 	givenSpans []*span // ordered: the names of Options.Files, in place of batch and spans
 }
 
-// fetched are the entries of a batch, from first to end, that a worker has fetched
-// together. Its methods, and those of rest, are in visit.go.
-type fetched struct {
-	by         content.Fetcher // which has fetched them
-	first, end int
-	warm       content.Fetcher // fetches more of them while files come from the page cache
-	groups     content.Groups  // is warm, unless that is content.Alone
-}
-
-// A rest is the content.Source of a worker: the entries of b from first on.
-type rest struct {
-	w     *worker
-	b     *batch
-	first int
-}
-
 // startWorker returns the worker with this id. The worker's goroutine calls it first.
 // A worker that was dismissed and is started again keeps the state that it had.
 func (s *shared) startWorker(id int) *worker {
@@ -206,23 +190,6 @@ func (s *shared) startWorker(id int) *worker {
 	s.mu.Unlock()
 	s.dirs.addPin(&w.pin)
 	return w
-}
-
-// chooseFetchers says how w fetches files that are in the page cache.
-func (w *worker) chooseFetchers() {
-	c, asks := w.cfg, w.asksFirst()
-	w.content.groups = content.Groups{Limit: c.readLimit, NeedsStat: c.statFirst, Wait: content.AheadFrom, NoRing: c.noURing}
-	w.metadata.groups = content.Groups{StatOnly: true, Birth: c.statFirst, Wait: content.AheadFrom, NoRing: true}
-	w.content.warm, w.metadata.warm = content.Alone{}, content.Alone{}
-	if w.id >= c.workers { // it was started because calls block: a group would wait
-		return
-	}
-	if !c.noRead && !c.stat && !asks && !(c.skipBinary && c.truncate && c.readLimit < content.BinaryPrefix) {
-		w.content.warm = &w.content.groups
-	}
-	if c.statFirst || c.noRead && c.stat && !asks {
-		w.metadata.warm = &w.metadata.groups
-	}
 }
 
 // retire gives back what the next run can use.
@@ -304,3 +271,149 @@ func (w *worker) call(f *File) {
 	}
 	f.settle(err)
 }
+
+// fetched are the entries of a batch, from first to end, that a worker has fetched
+// together.
+type fetched struct {
+	by         content.Fetcher // which has fetched them
+	first, end int
+	warm       content.Fetcher // fetches more of them while files come from the page cache
+	groups     content.Groups  // is warm, unless that is content.Alone
+}
+
+func (a *fetched) has(i int) bool { return a.first <= i && i < a.end }
+
+func (a *fetched) get(i int, c *content.Content) (ok, ring bool) {
+	if !a.has(i) {
+		return false, false
+	}
+	return a.by.Get(i-a.first, c)
+}
+
+// forget ends the use of what has been fetched of a batch.
+func (a *fetched) forget() { a.first, a.end = 0, 0 }
+
+// chooseFetchers says how w fetches files that are in the page cache.
+func (w *worker) chooseFetchers() {
+	c, asks := w.cfg, w.asksFirst()
+	w.content.groups = content.Groups{Limit: c.readLimit, NeedsStat: c.statFirst, Wait: content.AheadFrom, NoRing: c.noURing}
+	w.metadata.groups = content.Groups{StatOnly: true, Birth: c.statFirst, Wait: content.AheadFrom, NoRing: true}
+	w.content.warm, w.metadata.warm = content.Alone{}, content.Alone{}
+	if w.id >= c.workers { // it was started because calls block: a group would wait
+		return
+	}
+	if !c.noRead && !c.stat && !asks && !(c.skipBinary && c.truncate && c.readLimit < content.BinaryPrefix) {
+		w.content.warm = &w.content.groups
+	}
+	if c.statFirst || c.noRead && c.stat && !asks {
+		w.metadata.warm = &w.metadata.groups
+	}
+}
+
+// contentFetcher returns how to fetch the content of files from now on. This may change
+// in a batch: when the cold mode begins or ends, or descriptors become scarce.
+func (w *worker) contentFetcher(inWindows bool) content.Fetcher {
+	switch {
+	case !inWindows:
+		return w.content.warm
+	case w.cold.pace.Window() == 0:
+		return content.Alone{}
+	case w.window != nil:
+		return w.window
+	}
+	if w.window = w.cold.acquireWindow(); w.window == nil {
+		return content.Alone{}
+	}
+	w.content.groups.Close()
+	return w.window
+}
+
+// fetch fetches entries of b from i on together, if by finds that worth it.
+func (w *worker) fetch(a *fetched, by content.Fetcher, b *batch, i int) {
+	w.releaseSlot()
+	w.rest = rest{w, b, i}
+	n, met := by.Fetch(&w.rest)
+	if n == 0 {
+		return
+	}
+	a.by, a.first, a.end = by, i, i+n
+	if a == &w.metadata {
+		w.statTook(b, i, met.Took)
+	}
+	if met.Waited {
+		w.pool.grow()
+	}
+	if met.Cached {
+		w.cold.turnOff()
+	}
+}
+
+// statTook is told how long the stat of entry i of b took, and lets the pool grow or turns
+// the cold mode on if that shows that calls block.
+func (w *worker) statTook(b *batch, i int, d time.Duration) {
+	if w.latency.blocks(&w.latency.reads, w.pool, d) && (w.cold.isOn() || !w.cold.tryTurnOn(&w.pin, b, i)) {
+		w.pool.grow()
+	}
+}
+
+// A rest is the content.Source of a worker: the entries of b from first on.
+type rest struct {
+	w     *worker
+	b     *batch
+	first int
+}
+
+func (r *rest) Len() int { return len(r.b.entries) - r.first }
+
+func (r *rest) Use(n int) (content.Dir, []names.Name, error) {
+	files, node := r.b.entries[r.first:r.first+n], r.b.nodeOf(r.first)
+	for k := 1; k < len(files) && r.b.isWindow(); k++ {
+		if r.b.nodes[r.first+k] != node {
+			files = files[:k]
+		}
+	}
+	d, err := r.w.pin.use(&r.w.dirs, node)
+	if err != nil {
+		return content.Dir{}, nil, err
+	}
+	return diskOf(d), files, nil
+}
+
+func (r *rest) Idle() { r.w.pin.idle() }
+
+func (r *rest) OpenIn(window content.WindowReader, n int) {
+	w, b := r.w, r.b
+	var tried [content.WindowMax]bool
+	for k := range n {
+		if tried[k] {
+			continue
+		}
+		node := b.nodeOf(r.first + k)
+		d, err := w.pin.use(&w.dirs, node)
+		pinned, of := err == nil, diskOf(d)
+		for j := k; j < n; j++ {
+			if b.nodeOf(r.first+j) != node {
+				continue
+			}
+			tried[j] = true
+			if err == nil && !w.stopped() {
+				err = window.Open(j, of, b.entries[r.first+j])
+			}
+		}
+		if pinned {
+			w.pin.idle()
+		}
+		if sys.IsScarce(err) {
+			w.cold.pace.LimitWindows(0)
+			return
+		}
+	}
+}
+
+func (r *rest) IsJoined() bool { return r.b.joined.Load() }
+
+func (r *rest) HasMuch() bool { return r.w.pool.hasMuch() }
+
+func (r *rest) Uncached() bool { return r.w.cold.tryTurnOn(&r.w.pin, r.b, r.first) }
+
+func (r *rest) Context() context.Context { return r.w.ctx }
