@@ -2,17 +2,17 @@ package fileproc
 
 import "sync"
 
-// ordered is the queue of Stream and Walk with Options.Ordered: it keeps the work
-// in the order of paths. Spans are listed, visited and delivered. They are begun
-// in order, and not too far ahead of what has been delivered; but the span that is
-// delivered next can always be begun, so that nothing waits for ever.
+// ordered is the queue of Stream and Walk with Options.Ordered: it keeps the work in the
+// order of paths, divided into spans. Workers begin spans in this order, and not too far
+// ahead of what has been delivered. The span that is delivered next can always be begun:
+// otherwise everything could wait for it for ever.
 type ordered struct {
-	limit int    // the most results that are begun and not delivered, without those of the next span
+	limit int    // the most results that are begun and not delivered; head may be begun beyond it
 	wake  func() // called when there is room for more
 
 	mu      sync.Mutex // guards what follows; it may be taken while the pool's is held
 	head    *span      // what is delivered next
-	todo    *span      // the spans that are not begun, and directories being listed
+	todo    *span      // the first span that is not begun, or of a directory that is being listed
 	begun   int        // results that are begun and not delivered
 	changed sync.Cond
 	waiting bool // the loop waits for head
@@ -157,6 +157,105 @@ func (q *ordered) signal(s *span) {
 		q.waiting = false
 		q.changed.Signal()
 	}
+}
+
+// A span is a part of the results in order: a directory, or up to spanSize files of one
+// directory. All spans are in one list, in the order in which their results are delivered:
+// a directory, and then what is in it. Those with work that no worker has begun are in a
+// second list too, and so are the directories that are being listed.
+//
+// Say that root has the entries a, b/, c, d and e/. While root is listed, its span is alone:
+//
+//	head -> ./
+//	todo -> ./
+//
+// When root has been listed, expand puts the spans of its entries behind root's. The files c
+// and d are neighbours, and share one:
+//
+//	head -> ./ -> [a] -> b/ -> [c d] -> e/
+//	todo -------> [a] -> b/ -> [c d] -> e/
+//
+// Later a has been delivered. The worker that listed b/ has found two files and a directory,
+// while another has begun to visit c and d. Their results wait until those of b/ are
+// delivered:
+//
+//	head -> b/ -> [b/x b/y] -> b/z/ -> [c d] -> e/
+//	todo -------> [b/x b/y] -> b/z/ ----------> e/
+//
+// A directory has results of its own: its name in a Walk, and its failures. They come first,
+// and its span leaves the list when they are delivered and the directory is expanded. A span
+// of files leaves the list when all its files are visited and their results delivered.
+type span struct {
+	next               *span // in the list of head
+	prevTodo, nextTodo *span // in the list of todo
+
+	// What is listed or visited.
+	job      *job   // of a directory that is to be listed, or of a link
+	batch    *batch // of files
+	files    int    // in batch; 0 for a directory
+	begun    bool   // a worker has begun to list the directory
+	expanded bool   // the directory has been listed, or is not to be
+
+	// What is delivered.
+	results    any    // of type *[]result[T]; of files, one for each
+	delivered  int    // how many of the results, or of the files
+	done, sent uint64 // the files, by bit, that have been visited, and that have a result
+}
+
+// spanSize is how many files a span has at most, one for each bit of span.done.
+const spanSize = 64
+
+var _ [spanSize]struct{} = [64]struct{}{}
+
+// weight is how many results a span counts as while it is begun and not delivered.
+func (s *span) weight() int {
+	if s.job != nil {
+		return 1
+	}
+	return s.files
+}
+
+// A spanAt is a directory's span, with the number of files of the scan that come before
+// it.
+type spanAt struct {
+	span  *span
+	files int
+}
+
+// A position says where the results of a worker go if they are in order.
+type position struct {
+	span *span
+	file int  // of the span, or -1: a result of the directory's own
+	sent bool // the file has a result
+}
+
+// splitIntoSpans puts files and directories, in the order of names, into spans.
+func splitIntoSpans(n *node, files *batch, dirs []spanAt) []*span {
+	var all []*span
+	begin := 0
+	addFiles := func(end int) {
+		for begin < end {
+			next := min(end, begin+spanSize)
+			b := &batch{node: n, entries: files.entries[begin:next:next]}
+			b.span = &span{batch: b, files: len(b.entries)}
+			all = append(all, b.span)
+			begin = next
+		}
+	}
+	for _, d := range dirs {
+		addFiles(d.files)
+		all = append(all, d.span)
+	}
+	if files != nil {
+		addFiles(len(files.entries))
+	}
+	return all
+}
+
+// A result is what the loop over Stream or Walk gets.
+type result[T any] struct {
+	v   T
+	err error
 }
 
 // An orderedOutlet hands results from the workers to the loop over Stream or Walk

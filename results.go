@@ -6,12 +6,6 @@ import (
 	"sync"
 )
 
-// A result is what the loop over Stream or Walk gets.
-type result[T any] struct {
-	v   T
-	err error
-}
-
 // An outlet hands results from the workers to the loop over Stream or Walk.
 type outlet[T any] interface {
 	// send hands over a result, or a failure, of a worker whose position is pos. If

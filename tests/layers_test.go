@@ -25,10 +25,10 @@ var layers = []string{
 	"run",
 	"scan scan_given scan_links visit ignore",
 	"worker file fdwait ledger",
-	"pool diskorder cold ordered given scale",
+	"pool diskorder cold given scale",
 	"results failures",
 	"symlink",
-	"dircache node job batch filter",
+	"dircache node job batch ordered filter",
 	"io io_* readdir readdir_*",
 	"config report errors",
 }
