@@ -39,6 +39,7 @@ const (
 // the results are in order.
 type givenSource struct {
 	all        iter.Seq[string]
+	below      func(name string) string // see names.Below
 	canOpen    func(name []byte) bool
 	root       *node
 	inOrder    bool
@@ -109,10 +110,10 @@ type givenItem struct {
 	invalid bool // the names cannot be paths below root
 }
 
-func newGivenSource(all iter.Seq[string], canOpen func([]byte) bool, root *node, inOrder bool, wake func()) *givenSource {
+func newGivenSource(cfg *config, canOpen func([]byte) bool, root *node, inOrder bool, wake func()) *givenSource {
 	root.given = true
 	return &givenSource{
-		all: all, canOpen: canOpen, root: root, inOrder: inOrder, maxBacklog: knobs.MaxBacklog, wake: wake,
+		all: cfg.files, below: names.Below(cfg.root, cfg.fsys != nil), canOpen: canOpen, root: root, inOrder: inOrder, maxBacklog: knobs.MaxBacklog, wake: wake,
 		room: make(chan struct{}, 1),
 	}
 }
@@ -130,7 +131,7 @@ func (s *givenSource) pull(stopped *atomic.Bool, done <-chan struct{}) {
 			return
 		}
 		s.mu.Lock()
-		s.add(name)
+		s.add(s.below(name))
 		first, full := s.backlog.count == 1, s.backlog.cost >= s.maxBacklog
 		s.mu.Unlock()
 		if first { // the other names need no wake: a worker that looks for work finds them

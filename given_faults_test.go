@@ -387,7 +387,7 @@ func relOf(f *File) (string, error) { return f.Rel(), nil }
 
 // Until a backlog has been scanned there is no other, whatever has been pulled.
 func TestFilesOneBacklogAtATime(t *testing.T) {
-	s := newGivenSource(nil, func([]byte) bool { return true }, &node{}, false, func() {})
+	s := newNames(false)
 	s.add("a")
 	first := s.take()
 	require.NotNil(t, first)
@@ -408,7 +408,7 @@ func TestFilesOneBacklogAtATime(t *testing.T) {
 // The directories of a backlog are known by single names. Known by their paths, they would take the square of the depth.
 func TestFilesDirectoriesAreKnownByName(t *testing.T) {
 	for _, inOrder := range []bool{false, true} {
-		s := newGivenSource(nil, func([]byte) bool { return true }, &node{}, inOrder, func() {})
+		s := newNames(inOrder)
 		given, paths := 0, map[string]*givenNames{}
 		r := rand.New(rand.NewPCG(1, 1))
 		for range 3000 {
@@ -592,7 +592,7 @@ func TestFilesErrorOfFnIsItsOwn(t *testing.T) {
 // newNames returns a givenSource that nobody pulls.
 func newNames(inOrder bool) *givenSource {
 	canOpen := func(name []byte) bool { return string(name) != "con" }
-	return newGivenSource(nil, canOpen, &node{}, inOrder, func() {})
+	return newGivenSource(&config{}, canOpen, &node{}, inOrder, func() {})
 }
 
 // A name is a file, a tree, the files of one directory, or leads nowhere below root: also where something of another name is there.

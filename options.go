@@ -279,17 +279,18 @@ type Options struct {
 	// # In place of a listing, or of the operating system
 	//
 	// Files, if not nil, gives the paths of the files to process, relative to root
-	// and with slashes. Root is then not listed. A path with a slash at its end
+	// and with slashes. They may begin with "./", as find prints them, and may be absolute
+	// if root has no "..". Root is then not listed. A path with a slash at its end
 	// stands for all files below that directory, and one with "/." at its end for the
 	// directory's own files. A file that is given twice, or that is also in a directory
 	// given, is delivered twice.
 	//
 	// A path that does not lead to a regular file is a failure of its own. If
 	// nothing is there, the failure is fs.ErrNotExist. It is fs.ErrInvalid if
-	//   - the path is empty, absolute, above 65,536 bytes or 4,096 elements, or has
-	//     a NUL byte;
+	//   - the path is empty, leads out of root, is above 65,536 bytes or 4,096 elements, or
+	//     has a NUL byte;
 	//   - it has an element that is empty, "." or "..", not counting a "/" or "/." at
-	//     its end;
+	//     its end and "./" in front;
 	//   - it names a directory without a slash at its end, a symbolic link (without
 	//     [SymlinksFiles]) or another file that is not regular;
 	//   - a directory in it is a link, unless FS follows links.

@@ -129,7 +129,7 @@ func (r *run) init(ctx context.Context, c config, calls callbacks, order *ordere
 		s.pool.few = fewNames
 	}
 	if cfg.files != nil {
-		s.given = newGivenSource(cfg.files, cfg.canOpen, s.root, order != nil, s.pool.wake)
+		s.given = newGivenSource(cfg, cfg.canOpen, s.root, order != nil, s.pool.wake)
 	}
 	if cfg.followDirs {
 		s.pool.late = s.links.takeLinked

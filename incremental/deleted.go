@@ -11,6 +11,7 @@ import (
 
 	"github.com/fileproc/fileproc"
 	"github.com/fileproc/fileproc/incremental/internal/cachefile"
+	"github.com/fileproc/fileproc/internal/names"
 )
 
 // A deletions finds the files that are in the cache file and no longer exist.
@@ -79,7 +80,9 @@ type given map[string]bool
 func (d *deletions) files(yield func(string) bool) {
 	known := sync.OnceValue(func() map[string]bool { return dirsOf(d.store.Dirs()) }) // the directories of files in the cache file
 	dirs := d.existence()
+	below := names.Below(d.root, d.opts.FS != nil)
 	for name := range d.opts.Files {
+		name = below(name)
 		rel, isDir := strings.CutSuffix(strings.TrimSuffix(name, "."), "/")
 		if !isDir { // then the dot belongs to the name
 			rel = name

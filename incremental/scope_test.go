@@ -42,6 +42,17 @@ func TestScopeOfARepository(t *testing.T) {
 	require.Empty(t, l.run("d/.gitignore"))
 }
 
+// TestScopeNames: a name may begin with "./", as find prints it, and with the absolute path of root.
+func TestScopeNames(t *testing.T) {
+	l := newLive(t, fileproc.Options{}, "a=1", "d/b=2")
+	require.Equal(t, []string{"a=1 new", "d/b=2 new"}, l.run())
+	l.write("d/b", "two")
+	require.Equal(t, []string{"d/b=two changed"}, l.run("./d/b"))
+	require.NoError(t, os.Remove(l.path("a")))
+	require.Equal(t, []string{"a deleted"}, l.run(filepath.ToSlash(l.path("a"))))
+	require.Equal(t, []string{"d/b=two unchanged"}, l.run(filepath.ToSlash(l.path("d"))+"/"))
+}
+
 // TestScopeOfExclude: .git/info/exclude of an FS decides for all files.
 func TestScopeOfExclude(t *testing.T) {
 	t.Parallel()

@@ -18,6 +18,7 @@ import (
 	"github.com/fileproc/fileproc"
 	"github.com/fileproc/fileproc/incremental/internal/cachefile"
 	"github.com/fileproc/fileproc/internal/fsinfo"
+	"github.com/fileproc/fileproc/internal/names"
 )
 
 // A Result is what a run of a Session has found out about one file.
@@ -64,6 +65,8 @@ type Session[T any] struct {
 	r    *run[T]
 	opts fileproc.Options
 
+	below func(name string) string // see names.Below
+
 	runs      uint32 // number of the last run
 	full      bool   // a full run has ended
 	linked    bool   // a file with several names was met
@@ -104,15 +107,16 @@ func Open[T any](root string, inc Options[T], opts fileproc.Options, fn func(*fi
 	if err != nil {
 		return nil, err
 	}
-	s := &Session[T]{r: r, opts: opts, recent: map[string]*recent{}, failures: map[failureKey]failure{}, gone: map[string]bool{},
-		unsettled: map[string]time.Time{}, rules: newRules(root, core.Hooks(&opts).OnDir)}
+	s := &Session[T]{r: r, opts: opts, below: names.Below(root, opts.FS != nil), recent: map[string]*recent{},
+		failures: map[failureKey]failure{}, gone: map[string]bool{}, unsettled: map[string]time.Time{}, rules: newRules(root, core.Hooks(&opts).OnDir)}
 	r.lookup, r.notes = s.lookup, true
 	return s, nil
 }
 
 // Run looks at all files below root if names is nil. Else it looks at what each name leads
 // to now: at a file, at all files below a directory, or, if nothing is there, at the files
-// that are known to have been there. The name of an ignore file, or of a file in SkipMarked,
+// that are known to have been there. A name may begin with "./", as find prints it, and may be
+// absolute. The name of an ignore file, or of a file in SkipMarked,
 // stands for its directory. The name of a file that decides for more than its directory,
 // such as .git/config, stands for all files. Run yields the results of all files that it has
 // looked at, unchanged ones too, and then the deleted files, in the order of their paths. The
@@ -195,7 +199,7 @@ func (s *Session[T]) scopeOf(names []string) (*scope, error) {
 // placeOf returns the path of what a run must look at because of name: of a directory, or
 // root's, if the file of that name decides what is selected there.
 func (s *Session[T]) placeOf(name string) (string, error) {
-	rel := strings.TrimSuffix(name, "/")
+	rel := strings.TrimSuffix(s.below(name), "/")
 	if rel != "." && !isBelow(rel) {
 		return "", fmt.Errorf("incremental: %q is not the path of a file below root: %w", name, fs.ErrInvalid)
 	}

@@ -46,6 +46,7 @@ func TestFiles(t *testing.T) {
 		{"a tree below", []string{"d/e/"}, []string{"d/e/f/c=4", "d/e/f/x=5"}, 2},
 		{"a directory's own", []string{"d/."}, []string{"d/a=2", "d/b=3"}, 1},
 		{"and what is below", []string{"d/.", "d/e/", "z/."}, []string{"d/a=2", "d/b=3", "d/e/f/c=4", "d/e/f/x=5"}, 4},
+		{"as find prints them", []string{"./a", "./d/.", "././z/"}, []string{"a=1", "d/a=2", "d/b=3", "z/y/x=7"}, 3},
 		{"an empty tree", []string{"empty/"}, nil, 1},
 		{"a tree twice", []string{"z/", "z/"}, []string{"z/y/x=7", "z/y/x=7"}, 4},
 		{"a tree and what is in it", []string{"d/e/f/c", "d/e/", "d/a", "d/e/f/"}, []string{"d/a=2", "d/e/f/c=4", "d/e/f/c=4", "d/e/f/c=4", "d/e/f/x=5", "d/e/f/x=5"}, 3},
@@ -63,6 +64,35 @@ func TestFiles(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An absolute path below root is the file that it names, also where root is relative. An FS has no absolute paths.
+func TestFilesByAbsolutePath(t *testing.T) {
+	dir, _ := rooted(t, "a=1", "d/b=2", "d/e/c=3")
+	t.Chdir(dir)
+	here, err := os.Getwd() // as the system says it
+	require.NoError(t, err)
+	abs := func(rel string) string { return filepath.ToSlash(here) + "/" + rel }
+	for root, want := range map[string][]string{".": {"a=1", "d/b=2"}, here: {"a=1", "d/b=2"}, "d": {"b=2"}, abs("d"): {"b=2"}} {
+		opts := named(abs("a"), abs("d/b"), abs("d")+"x/b")
+		opts.Ordered, opts.OnError = true, func(err error) error {
+			require.True(t, errors.Is(err, fs.ErrInvalid) || strings.Contains(err.Error(), "dx"), err) // below ".", dx is only missing
+			return nil
+		}
+		got, err := fileproc.Process(t.Context(), root, opts, func(f *fileproc.File) (string, error) {
+			require.Equal(t, filepath.Join(root, f.Rel()), f.Path())
+			return filepath.ToSlash(f.Rel()) + "=" + string(f.Data()), nil
+		})
+		require.NoError(t, err)
+		require.Equal(t, want, got, root)
+	}
+	got, err := fileproc.Process(t.Context(), ".", named(abs("d/")), nameOf)
+	require.NoError(t, err)
+	require.Len(t, got, 2)
+	opts := named(abs("a"))
+	opts.FS = os.DirFS(dir)
+	_, err = fileproc.Process(t.Context(), ".", opts, nameOf)
+	require.ErrorIs(t, err, fs.ErrInvalid)
 }
 
 // The files of one directory alone, where the entries wait for an ignore file or a mark to be read.
@@ -95,9 +125,9 @@ func TestFilesThatAreNone(t *testing.T) {
 		{name: "missing", want: fs.ErrNotExist}, {name: "d/missing", want: fs.ErrNotExist}, {name: "missing/a", want: fs.ErrNotExist}, {name: "d/missing/e/c", want: fs.ErrNotExist},
 		{name: "missing/", want: fs.ErrNotExist}, {name: "d/missing/", want: fs.ErrNotExist},
 		{name: "", want: fs.ErrInvalid}, {name: "/", want: fs.ErrInvalid}, {name: "//", want: fs.ErrInvalid}, {name: ".", want: fs.ErrInvalid}, {name: "./", want: fs.ErrInvalid}, {name: "..", want: fs.ErrInvalid}, {name: "../", want: fs.ErrInvalid},
-		{name: "../a", want: fs.ErrInvalid}, {name: "d/../a", want: fs.ErrInvalid}, {name: "d/..", want: fs.ErrInvalid}, {name: "./a", want: fs.ErrInvalid}, {name: "d/./b", want: fs.ErrInvalid}, {name: "./.", want: fs.ErrInvalid}, {name: "a/.", want: fs.ErrInvalid}, {name: "missing/.", want: fs.ErrNotExist},
+		{name: "../a", want: fs.ErrInvalid}, {name: "d/../a", want: fs.ErrInvalid}, {name: "d/..", want: fs.ErrInvalid}, {name: ".//a", want: fs.ErrInvalid}, {name: "./../a", want: fs.ErrInvalid}, {name: "d/./b", want: fs.ErrInvalid}, {name: "./.", want: fs.ErrInvalid}, {name: "a/.", want: fs.ErrInvalid}, {name: "missing/.", want: fs.ErrNotExist},
 		{name: "d//b", want: fs.ErrInvalid}, {name: "d/b//", want: fs.ErrInvalid}, {name: "d//", want: fs.ErrInvalid}, {name: "//a", want: fs.ErrInvalid}, {name: "/a", want: fs.ErrInvalid}, {name: "/d/b", want: fs.ErrInvalid},
-		{name: filepath.ToSlash(filepath.Join(dir, "a")), want: fs.ErrInvalid},
+		{name: filepath.ToSlash(filepath.Join(dir, "..", "a")), want: fs.ErrInvalid}, {name: filepath.ToSlash(dir) + "x/a", want: fs.ErrInvalid},
 		{name: "a\x00", want: fs.ErrInvalid}, {name: "a\x00b", want: fs.ErrInvalid}, {name: "d\x00/b", want: fs.ErrInvalid}, {name: "d/e\x00/", want: fs.ErrInvalid}, {name: "\x00", want: fs.ErrInvalid},
 		{name: "d", want: fs.ErrInvalid}, {name: "d/e", want: fs.ErrInvalid}, {name: "a/", want: fs.ErrInvalid}, {name: "a/b", want: fs.ErrInvalid}, {name: "d/b/x/y", want: fs.ErrInvalid},
 	}
@@ -752,7 +782,7 @@ func askForHostileNames(t *testing.T, r *rand.Rand, dir string) error {
 		opts.Select = func(f *fileproc.File) bool { return ref.selected(filepath.ToSlash(f.Rel()), 0) }
 	}
 	key := func(name string) string { // an empty name fails with the path of root
-		rel, isFlat := strings.CutSuffix(name, "/.")
+		rel, isFlat := strings.CutSuffix(withoutDots(name), "/.")
 		if name = rel; !isFlat {
 			name = strings.TrimSuffix(name, "/")
 		}

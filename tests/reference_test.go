@@ -311,6 +311,14 @@ func (r *reference) run() expectation {
 	return r.want
 }
 
+// withoutDots returns name without each "./" in front, unless that is all.
+func withoutDots(name string) string {
+	if rest, ok := strings.CutPrefix(name, "./"); ok && rest != "" {
+		return withoutDots(rest)
+	}
+	return name
+}
+
 // runNames is run for Options.Files.
 func (r *reference) runNames(names []string) expectation {
 	r.named = true
@@ -319,6 +327,7 @@ func (r *reference) runNames(names []string) expectation {
 		report: fileproc.Report{Skipped: map[fileproc.SkipReason]int64{}},
 	}
 	for _, name := range names {
+		name = withoutDots(name)
 		rel, isTree := strings.CutSuffix(name, "/")
 		if r.flat = strings.HasSuffix(name, "/."); r.flat {
 			rel, isTree = strings.TrimSuffix(name, "/."), true

@@ -3,6 +3,10 @@ package names
 
 import (
 	"bytes"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
 	"unsafe"
 )
 
@@ -52,6 +56,31 @@ func (a *Arena) Add(name []byte) Name {
 // fs.FS may be wrong or hostile, or a file system's image damaged.
 func Valid(name []byte) bool {
 	return len(name) > 0 && !IsDot(name) && bytes.IndexByte(name, '/') < 0
+}
+
+// Below returns a function that makes names which a caller gives relative to root, if they are below it: it takes off "./",
+// as find prints it, and from an absolute path what leads to root. It returns any other name as it is. Root is of the
+// operating system's files unless isFS is set, and then no absolute path is below it.
+func Below(root string, isFS bool) func(name string) string {
+	absolute := sync.OnceValue(func() string {
+		abs, err := filepath.Abs(root)
+		// Behind a symbolic link, ".." need not lead where Abs says.
+		if err != nil || slices.Contains(strings.Split(filepath.ToSlash(root), "/"), "..") {
+			return ""
+		}
+		return strings.TrimSuffix(filepath.ToSlash(abs), "/") + "/"
+	})
+	return func(name string) string {
+		if !isFS && filepath.IsAbs(name) && absolute() != "" {
+			if rel := strings.TrimPrefix(filepath.ToSlash(name), absolute()); rel != "" {
+				name = rel
+			}
+		}
+		for len(name) > 2 && name[:2] == "./" {
+			name = name[2:]
+		}
+		return name
+	}
 }
 
 // IsDot reports whether name is "." or "..".

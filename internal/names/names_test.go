@@ -3,12 +3,41 @@ package names
 import (
 	"bytes"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
 )
+
+func TestBelow(t *testing.T) {
+	dir, err := filepath.Abs(".")
+	require.NoError(t, err)
+	abs := filepath.ToSlash(dir)
+	for root, want := range map[string]map[string]string{
+		".": {
+			"a": "a", "./a": "a", "././a/": "a/", "./d/.": "d/.", "": "", ".": ".", "./": "./", "./..": "..", "../a": "../a", ".a": ".a", ".//a": "/a", "d/./a": "d/./a",
+			abs + "/a": "a", abs + "/d/": "d/", abs + "/./a": "a", abs: abs, abs + "/": abs + "/", abs + "x/a": abs + "x/a", "/elsewhere": "/elsewhere",
+		},
+		dir:       {abs + "/a": "a", "./a": "a"},
+		dir + "/": {abs + "/a": "a"},
+		"d":       {abs + "/d/a": "a", abs + "/a": abs + "/a", abs + "/d": abs + "/d"},
+		"d/../d":  {abs + "/d/a": abs + "/d/a", "./a": "a"}, // d may be a link
+		"/":       {"/a/b": "a/b", "/": "/"},
+	} {
+		if root == "/" && filepath.VolumeName(dir) != "" {
+			continue
+		}
+		below := Below(root, false)
+		for name, rel := range want {
+			require.Equal(t, rel, below(name), "%q, %q", root, name)
+		}
+	}
+	inFS := Below(".", true)
+	require.Equal(t, "a", inFS("./a"))
+	require.Equal(t, abs+"/a", inFS(abs+"/a"))
+}
 
 func TestArenaKeepsNames(t *testing.T) {
 	var a Arena
