@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"math"
 	"path"
 	"runtime"
 	"slices"
@@ -435,74 +436,79 @@ func (l *loop[T]) isRootUnread() bool {
 // wait returns true when a burst is due, and false when ctx ends or the caller has left the loop.
 func (l *loop[T]) wait(ctx context.Context) bool {
 	timer := time.NewTimer(0)
-	for {
+	for ctx.Err() == nil && !l.left {
 		var hints <-chan struct{}
 		if l.source != nil {
 			hints = l.source.Ready()
 		}
 		select {
-		case done := <-l.w.syncs: // before due, which may always find a burst
-			l.syncs = append(l.syncs, done)
-			l.sync(ctx)
+		case done := <-l.w.syncs: // before next, which may always find a burst
+			l.sync(ctx, done)
 		case <-hints:
 			l.take()
 		default:
 		}
-		next := l.due(ctx)
-		if ctx.Err() != nil || l.left {
-			return false
+		now := time.Now()
+		do, pause := l.next(now)
+		if do == doSave {
+			l.save(ctx)
+			do, pause = l.next(now)
 		}
-		if next == 0 {
-			return true
+		if do == doBurst {
+			l.markDue(now)
+			return ctx.Err() == nil && !l.left
 		}
-		timer.Reset(next)
+		timer.Reset(pause)
 		select {
 		case <-ctx.Done():
 		case <-timer.C:
 		case <-hints:
 			l.take()
 		case done := <-l.w.syncs:
-			l.syncs = append(l.syncs, done)
-			l.sync(ctx)
+			l.sync(ctx, done)
 		}
 	}
+	return false
 }
 
-// due does what is due. It returns 0 if a burst is due, else the time until something is.
-func (l *loop[T]) due(ctx context.Context) time.Duration {
-	now := time.Now()
-	if l.markDue(now) {
-		return 0
-	}
-	if isDue(l.saveAt, now) && len(l.dirty) == 0 {
-		l.save(ctx)
-	}
-	burst := l.burstAt()
-	if len(l.syncs) > 0 || isDue(burst, now) {
-		return 0
-	}
-	save := l.saveAt
+// A step is what the loop does between two bursts.
+type step int
+
+const (
+	doWait step = iota
+	doBurst
+	doSave
+)
+
+// next returns what the loop does at the time now, and how long it waits if there is nothing else to do.
+func (l *loop[T]) next(now time.Time) (step, time.Duration) {
+	burst, save := l.burstAt(), l.saveAt
 	if len(l.dirty) > 0 {
 		save = time.Time{} // after the burst
 	}
-	next := time.Time{}
+	switch {
+	case isDue(l.settleAt, now) || isDue(l.pollAt, now) || isDue(l.retryAt, now):
+		return doBurst, 0
+	case isDue(save, now):
+		return doSave, 0
+	case len(l.syncs) > 0 || isDue(burst, now):
+		return doBurst, 0
+	}
+	pause := time.Duration(math.MaxInt64)
 	for _, at := range []time.Time{l.settleAt, l.pollAt, save, l.retryAt, burst} {
-		if !at.IsZero() && (next.IsZero() || at.Before(next)) {
-			next = at
+		if !at.IsZero() {
+			pause = min(pause, at.Sub(now))
 		}
 	}
-	if next.IsZero() {
-		return 1<<63 - 1
-	}
-	return max(next.Sub(now), 1)
+	return doWait, pause
 }
 
 func isDue(at, now time.Time) bool { return !at.IsZero() && !at.After(now) }
 
-// markDue makes dirty all that is to be looked at now, and reports whether there is any: one burst looks at all of it.
-func (l *loop[T]) markDue(now time.Time) (any bool) {
+// markDue makes dirty all that is to be looked at now without an event: one burst looks at all of it.
+func (l *loop[T]) markDue(now time.Time) {
 	if isDue(l.settleAt, now) {
-		any, l.settleAt = true, time.Time{}
+		l.settleAt = time.Time{}
 		if l.source != nil {
 			l.take()
 		}
@@ -515,14 +521,13 @@ func (l *loop[T]) markDue(now time.Time) (any bool) {
 		l.unsaved = true
 	}
 	if isDue(l.pollAt, now) {
-		any, l.pollAt = true, time.Time{}
+		l.pollAt = time.Time{}
 		l.mark(l.pollNames())
 	}
 	if isDue(l.retryAt, now) {
-		any, l.retryAt = true, time.Time{}
+		l.retryAt = time.Time{}
 		l.mark(l.unread())
 	}
-	return any
 }
 
 // burstAt returns when the hints that have come are looked at, the zero time if there are none.
@@ -577,8 +582,9 @@ func (l *loop[T]) take() {
 	}
 }
 
-// sync adds to dirty all that may have changed until now.
-func (l *loop[T]) sync(ctx context.Context) {
+// sync adds to dirty all that may have changed until now, for a call of Sync that waits for done.
+func (l *loop[T]) sync(ctx context.Context, done chan<- error) {
+	l.syncs = append(l.syncs, done)
 	l.mark(l.pollNames())
 	l.mark(l.unread())
 	if l.source == nil {
