@@ -96,7 +96,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"io/fs"
 	"math"
 	"path"
@@ -236,7 +235,8 @@ type FS struct {
 	ttl     func(string, fs.FileInfo) time.Duration
 	owned   *dirFS // closed with the FS
 
-	w writer
+	writer writer
+	w      writes
 
 	results atomic.Pointer[[]dropper] // set under w.mu
 }
@@ -277,11 +277,13 @@ func New(source fs.FS, opts Options) (*FS, error) {
 	c.data = newEngine[*content](l)
 	l.maxBytes, l.maxEntries = cmp.Or(opts.MaxMetaBytes, defaultMaxMetaBytes), math.MaxInt
 	c.meta = newEngine[*content](l)
-	c.w = writer{store: opts.Store, mode: opts.Write, interval: cmp.Or(opts.FlushInterval, 5*time.Second), onError: opts.OnFlushError,
-		workers: opts.FlushWorkers, most: opts.maxDirty(), seed: maphash.MakeSeed(), dirty: map[string]*dirtyFile{}, below: map[string]int{},
+	c.w = writes{store: opts.Store, interval: cmp.Or(opts.FlushInterval, 5*time.Second), onError: opts.OnFlushError,
+		workers: opts.FlushWorkers, most: opts.maxDirty(), dirty: map[string]*dirtyFile{}, below: map[string]int{},
 		flushLater: c.flushAtInterval}
-	for i := range c.w.names {
-		c.w.names[i].left.L = &c.w.names[i].mu
+	if opts.Write == WriteBack {
+		c.writer = &back{c}
+	} else {
+		c.writer = newDirect(c, opts.Write == WriteThrough)
 	}
 	return c, nil
 }

@@ -15,7 +15,7 @@ func (c *FS) Stats() Stats {
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
 	writes := c.w.stats
-	writes.Writes, writes.WriteErrors, writes.Removes = c.w.writes.Load(), c.w.writeErrors.Load(), c.w.removes.Load()
+	writes.Writes, writes.WriteErrors, writes.Removes = c.w.wrote.Load(), c.w.failed.Load(), c.w.removed.Load()
 	writes.DirtyFiles, writes.DirtyBytes = int64(len(c.w.dirty)), c.w.bytes
 	return Stats{Files: data, Metadata: meta, Writes: writes}
 }

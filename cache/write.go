@@ -54,31 +54,34 @@ var ErrNoStore = errors.New("the cache has no store")
 // flushed. The file is what it was before.
 var ErrDirty = errors.New("the cache is full of files that could not be flushed")
 
-// writer is the part of an FS that writes. The locks of the package, in their order:
+// A writer writes to the store as one of the modes says. Its methods are for FS.WriteFile and FS.Remove.
+type writer interface {
+	write(name string, data []byte) error
+	remove(name string) error
+	wait() // for writes that may have begun before Close refused more
+}
+
+// writes is the part of an FS that writes. The locks of the package, in their order:
 //
 //	lock             guards                                    during calls of source, store, functions
-//	writer.closing   one Close at a time                       held, and of OnFlushError
-//	writer.names     the order of writes of a name             held
-//	writer.flushing  one flush at a time, with WriteBack       held, and of OnFlushError
+//	writes.closing   one Close at a time                       held, and of OnFlushError
+//	direct.names     the order of writes of a name             held
+//	writes.flushing  one flush at a time, with WriteBack       held, and of OnFlushError
 //	flushed.mu       the errors of a flush                     held during OnFlushError
 //	shard.mu         entries, loads under way, counters        not held
-//	writer.mu        dirty files, their counters, FS.results   not held
+//	writes.mu        dirty files, their counters, FS.results   not held
 //
-// writer.names and writer.flushing are never locked together, and neither are shard.mu and
-// writer.mu.
-type writer struct {
+// direct.names and writes.flushing are never locked together, and neither are shard.mu and
+// writes.mu.
+type writes struct {
 	store    Store
-	mode     WriteMode
 	interval time.Duration
 	onError  func(name string, err error)
 	most     int64 // of dirty bytes
 	workers  int   // of a flush
 
-	seed  maphash.Seed
-	names [64]nameLocks // WriteThrough, WriteAround: one write of a name at a time
-
-	// WriteBack: one flush at a time. It calls the store once for a name, so the calls
-	// for a name are in order.
+	// One flush at a time. It calls the store once for a name, so the calls for a name are
+	// in order.
 	flushing sync.Mutex
 
 	// One Close at a time: else the failure of one would admit writes that the other does
@@ -89,14 +92,14 @@ type writer struct {
 	mu         sync.Mutex   // guards all below
 	dirty      map[string]*dirtyFile
 	bytes      int64
-	wrote      uint64         // numbers dirty files
+	number     uint64         // of the dirty file that was added last
 	below      map[string]int // how many are dirty in the tree below each directory
 	timer      *time.Timer
 	flushLater func()     // what the timer calls
 	stats      WriteStats // without those counted below
 
-	ended                        atomic.Bool // by Close, which sets it under mu
-	writes, writeErrors, removes atomic.Int64
+	ended                  atomic.Bool // by Close, which sets it under mu
+	wrote, failed, removed atomic.Int64
 }
 
 // nameLocks lets one writer of a name in at a time. Writers of other names do not wait.
@@ -133,7 +136,7 @@ func (l *nameLocks) waitForAll() {
 }
 
 // A dirtyFile is a file that was written and is not in the store yet, or that was removed
-// and is still there. It counts in writer.bytes until it has left dirty and no flush of it
+// and is still there. It counts in writes.bytes until it has left dirty and no flush of it
 // is under way.
 type dirtyFile struct {
 	name     string
@@ -156,28 +159,24 @@ func (d *dirtyFile) cost() int64 {
 
 // WriteFile makes data the content of the file name, as Options.Write says.
 func (c *FS) WriteFile(name string, data []byte) error {
-	err := c.writeFile(name, data)
+	err := c.writer.write(name, data)
 	if err != nil {
-		c.w.writeErrors.Add(1)
+		c.w.failed.Add(1)
 	} else {
-		c.w.writes.Add(1)
+		c.w.wrote.Add(1)
 	}
 	return err
 }
 
-func (c *FS) writeFile(name string, data []byte) error {
-	if c.w.mode == WriteBack {
-		if err := c.writable("write", name); err != nil {
-			return err
-		}
-		return c.writeBack(name, data)
-	}
-	lock, err := c.admit("write", name)
-	if err != nil {
+// Remove removes the file name. With WriteBack the file is dirty until a flush removes it from
+// the store, and after an error nothing has changed. In the other modes, and for an empty
+// directory, the store removes it at once, and after an error the store decides.
+func (c *FS) Remove(name string) error {
+	if err := c.writer.remove(name); err != nil {
 		return err
 	}
-	defer c.w.leave(lock, name)
-	return c.writeStore(name, data, c.w.mode == WriteThrough)
+	c.w.removed.Add(1)
+	return nil
 }
 
 // writable checks a name before it is written.
@@ -196,32 +195,103 @@ func (c *FS) writable(op, name string) error {
 	return &fs.PathError{Op: op, Path: name, Err: err}
 }
 
-// admit waits until a write of name to the store may begin; leave ends the write. It checks
-// the name after the wait: Close waits for the writes that were admitted, and admit refuses
-// a write that comes later.
-func (c *FS) admit(op, name string) (*nameLocks, error) {
-	w := &c.w
-	var l *nameLocks // nil stands for flushing
-	if w.mode == WriteBack {
-		w.flushing.Lock()
-	} else {
-		l = &w.names[maphash.String(w.seed, name)%uint64(len(w.names))]
-		l.lock(name)
-	}
-	err := c.writable(op, name)
-	if err != nil {
-		w.leave(l, name)
-	}
-	return l, err
+// direct is the writer of WriteThrough and WriteAround: the store gets each write at once.
+type direct struct {
+	c     *FS
+	keeps bool // WriteThrough: what is written is cached
+	seed  maphash.Seed
+	names [64]nameLocks // one write of a name at a time
 }
 
-func (w *writer) leave(l *nameLocks, name string) {
-	if l == nil {
-		w.flushing.Unlock()
-	} else {
-		l.unlock(name)
+func newDirect(c *FS, keeps bool) *direct {
+	d := &direct{c: c, keeps: keeps, seed: maphash.MakeSeed()}
+	for i := range d.names {
+		d.names[i].left.L = &d.names[i].mu
+	}
+	return d
+}
+
+func (d *direct) write(name string, data []byte) error {
+	return d.alone("write", name, func() error { return d.c.writeStore(name, data, d.keeps) })
+}
+
+func (d *direct) remove(name string) error {
+	return d.alone("remove", name, func() error { return d.c.removeStored(name) })
+}
+
+// alone calls do while nobody else writes name. It checks the name after it has waited for
+// that: Close waits for the writes that have passed the check, and later ones do not pass.
+func (d *direct) alone(op, name string, do func() error) error {
+	l := &d.names[maphash.String(d.seed, name)%uint64(len(d.names))]
+	l.lock(name)
+	defer l.unlock(name)
+	if err := d.c.writable(op, name); err != nil {
+		return err
+	}
+	return do()
+}
+
+func (d *direct) wait() {
+	for i := range d.names {
+		d.names[i].waitForAll()
 	}
 }
+
+// back is the writer of WriteBack.
+type back struct{ c *FS }
+
+// write makes name dirty, unless it is larger than all dirty files together may be.
+func (b *back) write(name string, data []byte) error {
+	c := b.c
+	if err := c.writable("write", name); err != nil {
+		return err
+	}
+	ct := &content{data: append([]byte(nil), data...), info: written(name, data, time.Now())}
+	d := &dirtyFile{name: name, content: ct}
+	if d.cost() <= c.w.most {
+		return c.makeDirty(d)
+	}
+	if err := c.flushAround(name); err != nil {
+		return err
+	}
+	return b.alone("write", name, func() error { return c.replaceDirty(name, data) })
+}
+
+func (b *back) remove(name string) error {
+	c := b.c
+	if err := c.writable("remove", name); err != nil {
+		return err
+	}
+	if err := c.flushBelow(name); err != nil {
+		return err
+	}
+	d := &dirtyFile{name: name, content: &content{}, removed: true}
+	if ct, _ := c.dirtyContent(name); ct == nil {
+		info, err := fs.Stat(c.source, name)
+		if err != nil { // perhaps it is a link that leads nowhere: Remove removes such a link too
+			info, err = fs.Lstat(c.source, name)
+		}
+		if err != nil {
+			return err
+		}
+		if info.IsDir() || d.cost() > c.w.most {
+			return b.alone("remove", name, func() error { return c.removeStored(name) })
+		}
+	}
+	return c.makeDirty(d)
+}
+
+// alone calls do while no flush is under way. Like direct.alone, it checks the name after it has waited.
+func (b *back) alone(op, name string, do func() error) error {
+	b.c.w.flushing.Lock()
+	defer b.c.w.flushing.Unlock()
+	if err := b.c.writable(op, name); err != nil {
+		return err
+	}
+	return do()
+}
+
+func (b *back) wait() {} // the flush of Close has waited for such writes, in alone
 
 // writeStore writes to the store. Whatever happens there, nothing from before is served
 // from memory afterwards. If name was invalidated meanwhile, the written content is not
@@ -287,69 +357,10 @@ func (c *FS) forgetAround(name string) {
 	}
 }
 
-// Remove removes the file name. With WriteBack the file is dirty until a flush removes it from
-// the store, and after an error nothing has changed. In the other modes, and for an empty
-// directory, the store removes it at once, and after an error the store decides.
-func (c *FS) Remove(name string) error {
-	if err := c.remove(name); err != nil {
-		return err
-	}
-	c.w.removes.Add(1)
-	return nil
-}
-
-func (c *FS) remove(name string) error {
-	w := &c.w
-	if w.mode != WriteBack {
-		lock, err := c.admit("remove", name)
-		if err != nil {
-			return err
-		}
-		defer w.leave(lock, name)
-		return c.removeStored(name)
-	}
-	if err := c.writable("remove", name); err != nil {
-		return err
-	}
-	if err := c.flushBelow(name); err != nil {
-		return err
-	}
-	d := &dirtyFile{name: name, content: &content{}, removed: true}
-	if ct, _ := c.dirtyContent(name); ct == nil {
-		info, err := fs.Stat(c.source, name)
-		if err != nil { // perhaps it is a link that leads nowhere: Remove removes such a link too
-			info, err = fs.Lstat(c.source, name)
-		}
-		if err != nil {
-			return err
-		}
-		if info.IsDir() || d.cost() > w.most {
-			lock, err := c.admit("remove", name)
-			if err != nil {
-				return err
-			}
-			defer w.leave(lock, name)
-			return c.removeStored(name)
-		}
-	}
-	return c.makeDirty(d)
-}
-
 // removeStored removes name from the store. The caller keeps other calls for the name away.
 func (c *FS) removeStored(name string) error {
 	defer c.forget(name)
 	return c.w.store.Remove(name)
-}
-
-// writeBack makes name dirty.
-func (c *FS) writeBack(name string, data []byte) error {
-	w := &c.w
-	ct := &content{data: append([]byte(nil), data...), info: written(name, data, time.Now())}
-	d := &dirtyFile{name: name, content: ct}
-	if d.cost() > w.most {
-		return c.writeLarge(name, data)
-	}
-	return c.makeDirty(d)
 }
 
 // makeDirty makes room for d and adds it.
@@ -372,7 +383,7 @@ func (c *FS) makeDirty(d *dirtyFile) error {
 }
 
 // add makes d dirty. Without room it returns ErrDirty.
-func (w *writer) add(d *dirtyFile) error {
+func (w *writes) add(d *dirtyFile) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.ended.Load() { // Close came after the check in writable: nothing would flush d
@@ -389,8 +400,8 @@ func (w *writer) add(d *dirtyFile) error {
 	if bytes > w.most {
 		return ErrDirty
 	}
-	w.wrote++
-	d.number = w.wrote
+	w.number++
+	d.number = w.number
 	if old != nil {
 		w.stats.Superseded++
 	} else {
@@ -402,7 +413,7 @@ func (w *writer) add(d *dirtyFile) error {
 }
 
 // tally counts a name that has become dirty, with n = 1, or is no longer dirty, with n = -1.
-func (w *writer) tally(name string, n int) {
+func (w *writes) tally(name string, n int) {
 	w.count.Add(int64(n))
 	for name != "." {
 		name = path.Dir(name)
@@ -413,7 +424,7 @@ func (w *writer) tally(name string, n int) {
 }
 
 // drop makes d no longer dirty.
-func (w *writer) drop(d *dirtyFile) {
+func (w *writes) drop(d *dirtyFile) {
 	delete(w.dirty, d.name)
 	w.tally(d.name, -1)
 	if !d.flushing {
@@ -421,17 +432,9 @@ func (w *writer) drop(d *dirtyFile) {
 	}
 }
 
-// writeLarge writes to the store a file that is larger than all dirty files together may be.
-func (c *FS) writeLarge(name string, data []byte) error {
+// replaceDirty writes to the store a file that may be dirty, and no longer is then.
+func (c *FS) replaceDirty(name string, data []byte) error {
 	w := &c.w
-	if err := c.flushAround(name); err != nil {
-		return err
-	}
-	lock, err := c.admit("write", name)
-	if err != nil {
-		return err
-	}
-	defer w.leave(lock, name)
 	w.mu.Lock()
 	old := w.dirty[name]
 	w.mu.Unlock()
@@ -465,7 +468,7 @@ func (c *FS) dirtyContent(name string) (*content, error) {
 }
 
 // pending reports whether name is dirty.
-func (w *writer) pending(name string) bool {
+func (w *writes) pending(name string) bool {
 	if w.count.Load() == 0 {
 		return false
 	}
@@ -484,7 +487,7 @@ func (c *FS) Dirty() []string {
 	return names
 }
 
-func (w *writer) sorted(match func(string) bool) []*dirtyFile {
+func (w *writes) sorted(match func(string) bool) []*dirtyFile {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var files []*dirtyFile
@@ -687,7 +690,7 @@ func (c *FS) flushFile(d *dirtyFile) (err error) {
 
 // arm sets the timer of the next flush, if there is something to flush and no timer is set.
 // The caller holds mu.
-func (w *writer) arm() {
+func (w *writes) arm() {
 	if w.timer == nil && w.interval != Forever && len(w.dirty) > 0 {
 		w.timer = time.AfterFunc(w.interval, w.flushLater)
 	}
@@ -732,9 +735,7 @@ func (c *FS) Close() error {
 		return err
 	}
 	flushed = true
-	for i := range w.names { // writes under way end, and others are refused
-		w.names[i].waitForAll()
-	}
+	c.writer.wait()
 	if c.owned == nil {
 		return nil
 	}
