@@ -75,6 +75,7 @@ func isOfRule(err error) bool {
 // yields the result and the failure together; if [Options.OnError] gets the failure,
 // it yields the result alone. [Report] counts the file as failed, or as processed if
 // err is fs.SkipAll. If fn wraps the returned error, the result is dropped.
+// WithResult(nil) is nil, and so is WithResult of [ErrSkip].
 func WithResult(err error) error {
 	switch {
 	case hasResult(err): // as it is

@@ -332,7 +332,9 @@ type Options struct {
 	// FS, if not nil, is read in place of the operating system's files. Root is
 	// then a path within it, as in [fs.ValidPath]. A file of type fs.ModeIrregular,
 	// as object stores have, counts as regular. A listed name that is empty, "."
-	// or "..", or that has a slash or a NUL byte, is a failure with fs.ErrInvalid.
+	// or "..", or that has a slash or a NUL byte, is a failure with fs.ErrInvalid. A
+	// directory is opened, and listed as an [fs.ReadDirFile]; a file is opened and read. Metadata
+	// comes from the open file, or from an [fs.StatFS] or an [fs.ReadLinkFS] if FS is one.
 	FS fs.FS
 
 	hooks hooks // of other packages of this module
