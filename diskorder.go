@@ -20,7 +20,7 @@ var chunkSize = 4096
 const (
 	// memoryBesides is about how many bytes of memory a process takes in the cold mode
 	// for everything else.
-	memoryBesides = 24 << 20
+	memoryBesides = 40 << 20
 	// minListedAhead is enough for windows whose files lie side by side.
 	minListedAhead = 1 << 20
 	// fileCost and dirCost are the bytes of memory of a file and of a directory,

@@ -394,7 +394,7 @@ func TestDiskOrderIsBounded(t *testing.T) {
 // to twice of it. A full megabyte always is.
 func TestDiskOrderFitsTheMemory(t *testing.T) {
 	for limit, want := range map[int64]int{
-		math.MaxInt64: 52 << 20, 128 << 20: 52 << 20, 64 << 20: 20 << 20, 32 << 20: 4 << 20, 24 << 20: 1 << 20, 1 << 20: 1 << 20, 0: 1 << 20,
+		math.MaxInt64: 52 << 20, 144 << 20: 52 << 20, 64 << 20: 12 << 20, 48 << 20: 4 << 20, 40 << 20: 1 << 20, 1 << 20: 1 << 20, 0: 1 << 20,
 	} {
 		q := &diskOrder{cold: new(coldMode)}
 		q.fitMemory(limit)

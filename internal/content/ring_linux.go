@@ -86,7 +86,7 @@ type windowRing struct {
 // newWindowRing returns nil where newRingGroup does, and otherwise the memory that
 // the ring reads into.
 func newWindowRing() (*windowRing, []byte) {
-	ring := newRing(func() (*uring.Ring, error) { return uring.NewForFiles(WindowMax, windowBuffer+windowPrefetch) })
+	ring := newRing(func() (*uring.Ring, error) { return uring.NewForFiles(WindowMax, windowBuffer+windowStart) })
 	if ring == nil {
 		return nil, nil
 	}

@@ -10,8 +10,9 @@ import (
 // A WindowReader is an accelerator inside a backend: it reads files of several
 // directories together, so that a disk gets many requests at once.
 type WindowReader interface {
-	// Begin begins a window of n files. What was read before is no longer valid.
-	Begin(n int)
+	// Begin begins a window of n files, for which the disk may be asked for so many
+	// requests. What was read before is no longer valid.
+	Begin(n, requests int)
 	// Open opens the file name of d as file i. An error says that no other file of d
 	// need be tried.
 	Open(i int, d Dir, name names.Name) error
@@ -22,6 +23,8 @@ type WindowReader interface {
 	// Len returns how many files belong to the window after all: the first ones, and at
 	// least one. It may be called once all are open.
 	Len() int
+	// Requests returns how many requests these files are.
+	Requests() int
 	// Get puts the whole content of file i into c, if that was read.
 	Get(i int, c *Content) bool
 	// UsedRing reports whether the last read was through an io_uring.
@@ -48,8 +51,9 @@ const (
 type Window struct {
 	reader  WindowReader
 	disk    *pace.Disk
-	count   int // how many have been read
-	inCache int // of these, in a row, those that did not wait for a disk
+	count   int  // how many have been read
+	inCache int  // of these, in a row, those that did not wait for a disk
+	heavy   bool // the last window had large files
 }
 
 // NewWindow returns a Window, or nil where there is none.
@@ -64,13 +68,21 @@ func NewWindow(want Want, noURing bool, disk *pace.Disk) *Window {
 // Fetch reads the next window.
 func (w *Window) Fetch(s Source) (n int, met Outcome) {
 	ctx := s.Context()
-	turn := w.disk.AcquireWindow(ctx, s.Len())
-	if n = turn.Requests; n == 0 {
+	n = s.Len()
+	if w.heavy && s.IsJoined() { // another worker takes the next file
+		n = 1
+	}
+	turn := w.disk.AcquireWindow(ctx, n)
+	if n = turn.Files; n == 0 {
 		return 0, Outcome{}
 	}
 	begun := time.Now()
-	w.reader.Begin(n)
+	w.reader.Begin(n, turn.Requests)
 	s.OpenIn(w.reader, n)
+	n = w.reader.Len()
+	requests := w.reader.Requests()
+	w.heavy = requests > n
+	turn = w.disk.WeighWindow(turn, n, requests)
 	opened := time.Now()
 	share := w.reader.Read(func() bool { return ctx.Err() != nil }, w.count%probeEvery == 0)
 	w.count++
@@ -83,7 +95,7 @@ func (w *Window) Fetch(s Source) (n int, met Outcome) {
 		w.inCache = 0
 	}
 	w.disk.ReleaseWindow(turn, reading)
-	return w.reader.Len(), met
+	return n, met
 }
 
 // Get puts the whole content of file i of the window into c, if that was read.

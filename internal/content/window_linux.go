@@ -5,6 +5,7 @@ package content
 import (
 	"cmp"
 	"errors"
+	"math"
 	"slices"
 
 	"github.com/fileproc/fileproc/internal/aio"
@@ -14,20 +15,19 @@ import (
 )
 
 const (
-	// windowBuffer is how many bytes the files of a window have together that are
-	// read into memory. What goes beyond is read into the page cache.
-	windowBuffer = 1 << 20
-	// windowFile is the size in bytes above which a file is only read into the page
-	// cache. Of a file of more than windowPrefetch
-	// bytes it is the first windowStart: what the kernel then reads ahead by itself is in
-	// larger pages, which are copied faster.
-	windowFile     = 64 << 10
-	windowPrefetch = 2 << 20
-	windowStart    = 256 << 10
-	// windowBytes is how many bytes a window reads in all. It opens no more files once
-	// half of that is of large files, since up to eight workers ask a disk for as much
-	// at the same time.
-	windowBytes = 8 << 20
+	// windowRequest is how many bytes of a file count as one request.
+	windowRequest = 32 << 10
+	// windowSlack is how many bytes a window may have beyond those of its requests.
+	windowSlack = 64 << 10
+	// windowBuffer is how many bytes the files of a window have together: 4 MiB. A file
+	// that goes beyond is left to the next window.
+	windowBuffer = WindowMax/2*windowRequest + windowSlack
+	// windowFile is the size in bytes above which only the first windowStart bytes of a file
+	// are read, into the page cache: what the kernel then reads ahead by itself is in
+	// larger pages, which are copied faster. Such a file counts as windowLarge bytes.
+	windowFile  = 2 << 20
+	windowStart = 256 << 10
+	windowLarge = 1 << 20
 )
 
 // asyncFrom is how many files a worker reads in windows before it sets up
@@ -45,11 +45,12 @@ type fileWindow struct {
 	async  *aio.Context // nil: none yet
 	filled int          // files read without either
 	asyncs []aio.Read
-	buffer []byte // windowBuffer bytes, and windowPrefetch that nobody looks at
+	buffer []byte // windowBuffer bytes, and windowStart that nobody looks at
 
 	files    []windowEntry
 	count    int   // of the files that belong to the window after all
-	large    int64 // bytes of large files that are open
+	room     int64 // bytes of files that may still be opened
+	requests int   // of the files that are open
 	reads    []int // indexes of the files to read, in the order of the disk
 	together bool  // one submission may read all
 	inRing   bool  // the last files were read through the ring
@@ -60,7 +61,7 @@ type fileWindow struct {
 // A windowEntry is a file of a fileWindow.
 type windowEntry struct {
 	fd    int   // -1: not open
-	at    int   // of its content in buffer; -1: in the page cache alone
+	at    int   // of its content in buffer; -1: it is not kept
 	want  int   // bytes to read
 	size  int64 // as the metadata says
 	inode uint64
@@ -75,14 +76,14 @@ func newWindowReader(want Want, noURing bool) WindowReader {
 		w.ring, w.buffer = newWindowRing()
 	}
 	if w.ring == nil {
-		w.buffer = make([]byte, windowBuffer+windowPrefetch)
+		w.buffer = make([]byte, windowBuffer+windowStart)
 	}
 	return w
 }
 
-func (w *fileWindow) Begin(n int) {
+func (w *fileWindow) Begin(n, requests int) {
 	w.files, w.together, w.inRing = w.files[:0], true, false
-	w.count, w.large = n, 0
+	w.count, w.room, w.requests = n, min(int64(requests)*windowRequest+windowSlack, windowBuffer), 0
 	for range n {
 		w.files = append(w.files, windowEntry{fd: -1})
 	}
@@ -92,7 +93,7 @@ func (w *fileWindow) Open(i int, d Dir, name names.Name) error {
 	if d.Kind == NotOnDisk {
 		return errors.ErrUnsupported
 	}
-	if w.large >= windowBytes/2 {
+	if w.room <= 0 {
 		w.count = min(w.count, i)
 		return nil
 	}
@@ -106,14 +107,22 @@ func (w *fileWindow) Open(i int, d Dir, name names.Name) error {
 	}
 	f := &w.files[i]
 	var st unix.Stat_t
-	if unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size <= 0 {
+	if unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || !w.wants(st.Size) {
 		unix.Close(fd)
 		return nil
 	}
-	f.fd, f.size, f.inode = fd, st.Size, uint64(st.Ino)
-	if n := w.wanted(st.Size); n > windowFile {
-		w.large += n
+	n := w.wanted(st.Size)
+	if n > windowFile+1 {
+		n = windowLarge
 	}
+	if n > w.room && w.requests > 0 { // the next window opens it again
+		unix.Close(fd)
+		w.count, w.room = min(w.count, i), 0
+		return nil
+	}
+	w.room -= n
+	w.requests += max(1, int(n/windowRequest))
+	f.fd, f.size, f.inode = fd, st.Size, uint64(st.Ino)
 	if w.Stat || w.Truncate && st.Size > w.Limit {
 		f.stat = sys.StatOf(&st)
 	}
@@ -245,21 +254,20 @@ func (w *fileWindow) probe() float64 {
 // plan decides what to read of each open file, in the order of the disk.
 func (w *fileWindow) plan() {
 	w.reads = w.reads[:0]
-	used, total := 0, 0
-	for i := range w.files {
+	used := 0
+	for i := range w.count {
 		f := &w.files[i]
-		if f.fd < 0 || w.IsLarger(f.size) || w.Limit >= 0 && f.size > w.Limit && !w.Truncate {
+		if f.fd < 0 {
 			continue
 		}
-		n := w.wanted(f.size)
-		f.at, f.want = used, int(min(n, windowPrefetch))
-		if n > windowFile || used+f.want > windowBuffer || w.SkipBinary && n <= f.size && n <= BinaryPrefix {
-			f.at = -1
-		} else {
+		switch n := w.wanted(f.size); {
+		case n > windowFile+1:
+			f.at, f.want = -1, windowStart
+		case w.SkipBinary && n <= f.size && n <= BinaryPrefix:
+			f.at, f.want = -1, int(n)
+		default:
+			f.at, f.want = used, int(n)
 			used += f.want
-		}
-		if total += f.want; total > windowBytes {
-			break
 		}
 		w.reads = append(w.reads, i)
 	}
@@ -268,20 +276,24 @@ func (w *fileWindow) plan() {
 	})
 }
 
-// wanted returns how many bytes a window reads of a file of size bytes, or one more than
-// windowPrefetch.
+// wants reports whether any of a file of size bytes is to be read.
+func (w *fileWindow) wants(size int64) bool {
+	return size > 0 && !w.IsLarger(size) && (w.Limit < 0 || size <= w.Limit || w.Truncate)
+}
+
+// wanted returns how many bytes of a file of size bytes are to be delivered, and the one
+// that shows the end.
 func (w *fileWindow) wanted(size int64) int64 {
-	if size > windowPrefetch {
-		size = windowStart
-	}
-	n := size + 1                    // a read that gets less has found the end
-	if w.Limit >= 0 && w.Limit < n { // limit+1 may overflow
+	n := min(size, math.MaxInt64-1) + 1 // a read that gets less has found the end
+	if w.Limit >= 0 && w.Limit < n {    // limit+1 may overflow
 		n = w.Limit + 1
 	}
 	return n
 }
 
 func (w *fileWindow) Len() int { return w.count }
+
+func (w *fileWindow) Requests() int { return max(w.requests, w.count) }
 
 func (w *fileWindow) UsedRing() bool { return w.inRing }
 

@@ -24,7 +24,7 @@ import (
 // windowSizes are the sizes at which something ends: sectors, pages, what a window reads and what the options limit.
 var windowSizes = []int{
 	0, 1, 2, 400, 511, 512, 513, 1023, 1024, 1025, 4095, 4096, 4097, BinaryPrefix - 1, BinaryPrefix, BinaryPrefix + 1,
-	windowFile - 2, windowFile - 1, windowFile, windowFile + 1, windowPrefetch - 1, windowPrefetch, windowPrefetch + 1,
+	windowRequest - 1, windowRequest, windowRequest + 1, windowStart, windowFile, windowFile + 1,
 }
 
 // A shelf is a directory of files for windows.
@@ -127,7 +127,7 @@ func never() bool  { return false }
 // openAll begins a window of all files, and opens them.
 func (s *shelf) openAll(t *testing.T, w *fileWindow) {
 	t.Helper()
-	w.Begin(len(s.names))
+	w.Begin(len(s.names), WindowMax)
 	for i, name := range s.names {
 		require.NoError(t, w.Open(i, s.dir, name))
 	}
@@ -162,14 +162,14 @@ func (c *Want) knows(size int) bool {
 		}
 		n = min(n, int(c.Limit)+1)
 	}
-	return size > 0 && n <= windowFile && !(c.SkipBinary && n <= size && n <= BinaryPrefix)
+	return size > 0 && n <= windowFile+1 && !(c.SkipBinary && n <= size && n <= BinaryPrefix)
 }
 
 // TestWindowContents: what a window knows is exact, and it knows all that it may.
 func TestWindowContents(t *testing.T) {
 	s := newShelf(t, false, windowSizes...)
 	configs := []Want{{Limit: -1}, {Limit: math.MaxInt64}, {Limit: -1, Stat: true}, {Limit: -1, SkipBinary: true}}
-	for _, limit := range []int64{1, 2, 511, 512, 4095, 4096, 4097, BinaryPrefix - 1, BinaryPrefix, windowFile - 2, windowFile - 1, windowFile, windowPrefetch} {
+	for _, limit := range []int64{1, 2, 511, 512, 4095, 4096, 4097, BinaryPrefix - 1, BinaryPrefix, windowRequest - 1, windowRequest, windowStart, windowFile / 2} {
 		configs = append(configs, Want{Limit: limit}, Want{Limit: limit, Truncate: true},
 			Want{Limit: limit, Truncate: true, SkipBinary: true, Stat: true})
 	}
@@ -234,21 +234,25 @@ func TestWindowOfTheLargestSize(t *testing.T) {
 	everyWindow(t, func(t *testing.T, kind windowKind, probes, cached bool) {
 		for _, c := range []Want{
 			{Limit: -1}, {Limit: math.MaxInt64}, {Limit: math.MaxInt64 - 1}, {Limit: 100}, {Limit: -1, SkipBinary: true},
-			{Limit: 100, Truncate: true}, {Limit: windowFile - 1, Truncate: true}, {Limit: windowFile, Truncate: true},
+			{Limit: 100, Truncate: true}, {Limit: windowFile, Truncate: true}, {Limit: windowFile + 1, Truncate: true},
 			{Limit: math.MaxInt64, Truncate: true}, {Limit: math.MaxInt64 - 1, Truncate: true, SkipBinary: true},
 		} {
 			w := kind.newWindow(t, s, c)
 			if !probes && !cached {
 				w.filled = asyncFrom
 			}
+			require.Equal(t, c.Limit < 0 || c.Truncate || c.Limit == math.MaxInt64, w.wants(math.MaxInt64))
+			if !w.wants(math.MaxInt64) {
+				continue
+			}
 			s.openAll(t, w)
 			f := &w.files[0]
 			require.NoError(t, unix.Dup3(memory, f.fd, unix.O_CLOEXEC))
 			f.size = math.MaxInt64
 			w.Read(never, probes)
-			require.LessOrEqual(t, f.want, windowPrefetch)
+			require.LessOrEqual(t, f.want, windowFile+1)
 			var got Content
-			if !c.Truncate || c.Limit >= windowFile {
+			if !c.Truncate || c.Limit > windowFile {
 				require.False(t, w.Get(0, &got), "%+v", c)
 			} else {
 				require.True(t, w.Get(0, &got), "%+v", c)
@@ -364,7 +368,7 @@ func TestWindowMeetsReplacedFiles(t *testing.T) {
 		}
 		w := kind.newWindow(t, s, Want{Limit: -1})
 		open := descriptorsOpen(t)
-		w.Begin(len(s.names))
+		w.Begin(len(s.names), WindowMax)
 		for i, name := range s.names {
 			require.NoError(t, w.Open(i, s.dir, name), "an error would say that no other file of the directory need be tried")
 		}
@@ -397,10 +401,10 @@ func TestWindowReadsWhatItOpened(t *testing.T) {
 	})
 }
 
-// TestWindowBuffers: what does not fit the buffer is left to be read later, and nothing overlaps.
+// TestWindowBuffers: what does not fit the buffer is left to the next window, and nothing overlaps.
 func TestWindowBuffers(t *testing.T) {
 	var sizes []int
-	for i := range 60 {
+	for i := range 80 {
 		sizes = append(sizes, 60_000+i, 100)
 	}
 	s := newShelf(t, false, sizes...)
@@ -412,18 +416,18 @@ func TestWindowBuffers(t *testing.T) {
 			}
 			s.openAll(t, w)
 			w.Read(never, probes)
-			bytesKnown, known := 0, 0
+			bytesKnown := 0
 			for i, want := range s.want {
 				var c Content
-				if w.Get(i, &c) {
+				require.Equal(t, i < w.Len(), w.Get(i, &c), "file %d", i)
+				if i < w.Len() {
 					require.True(t, bytes.Equal(want, c.Data), "file %d", i)
 					bytesKnown += len(want) + 1
-					known++
 				}
 			}
 			require.LessOrEqual(t, bytesKnown, windowBuffer)
 			require.Greater(t, bytesKnown, windowBuffer*9/10)
-			require.Equal(t, 60+17, known, "small files find room where a large one has none")
+			require.Equal(t, w.Len(), w.Requests())
 		}
 	})
 }
@@ -432,7 +436,7 @@ func TestWindowBuffers(t *testing.T) {
 func TestWindowReadsNoMoreThanItsBytes(t *testing.T) {
 	sizes := make([]int, 8)
 	for i := range sizes {
-		sizes[i] = windowPrefetch
+		sizes[i] = windowFile + 1
 	}
 	s := newShelf(t, false, sizes...)
 	everyWindow(t, func(t *testing.T, kind windowKind, probes, _ bool) {
@@ -445,8 +449,9 @@ func TestWindowReadsNoMoreThanItsBytes(t *testing.T) {
 			require.Negative(t, w.files[i].at)
 			total += w.files[i].want
 		}
-		require.Equal(t, windowBytes/2, total)
-		require.Equal(t, total/windowPrefetch, w.Len())
+		require.Equal(t, WindowMax*windowRequest/2/windowLarge, w.Len())
+		require.Equal(t, w.Len()*windowStart, total)
+		require.Equal(t, WindowMax/2, w.Requests())
 		open := descriptorsOpen(t)
 		w.Read(never, probes)
 		require.Equal(t, open-w.Len(), descriptorsOpen(t))
@@ -456,9 +461,31 @@ func TestWindowReadsNoMoreThanItsBytes(t *testing.T) {
 	})
 }
 
-// TestWindowPrefetches: once a window has been read, the page cache has or gets its large files, or the beginning of the largest.
+// TestWindowKeepsToItsRequests: a window has no more bytes than its requests allow, but a file at least.
+func TestWindowKeepsToItsRequests(t *testing.T) {
+	s := newShelf(t, false, windowFile/2, windowFile/2, 100, 100)
+	for _, kind := range windowKinds {
+		for requests, want := range map[int]int{1: 1, windowFile / windowRequest / 2: 1, windowFile / windowRequest: 4} {
+			w := kind.newWindow(t, s, Want{Limit: -1})
+			open := descriptorsOpen(t)
+			w.Begin(len(s.names), requests)
+			for i, name := range s.names {
+				require.NoError(t, w.Open(i, s.dir, name))
+			}
+			w.Read(never, false)
+			require.Equal(t, open, descriptorsOpen(t))
+			require.Equal(t, want, w.Len())
+			require.Equal(t, min(want, 2)*windowFile/windowRequest/2+max(want-2, 0), w.Requests())
+			for i := range s.names {
+				require.Equal(t, i < want, w.Get(i, new(Content)))
+			}
+		}
+	}
+}
+
+// TestWindowPrefetches: once a window has been read, the page cache has the beginning of its large files.
 func TestWindowPrefetches(t *testing.T) {
-	s := newShelf(t, false, 300, windowPrefetch/2, windowPrefetch+windowFile)
+	s := newShelf(t, false, 300, windowFile+1, 2*windowFile)
 	for _, kind := range windowKinds {
 		for _, async := range []int{0, asyncFrom} {
 			for _, probes := range []bool{false, true} {
@@ -469,7 +496,7 @@ func TestWindowPrefetches(t *testing.T) {
 				w.Read(never, probes)
 				require.True(t, w.Get(0, new(Content)))
 				require.Equal(t, 3, w.Len())
-				for i, want := range map[int]int{1: windowPrefetch / 2, 2: windowStart} {
+				for i := 1; i < 3; i++ {
 					f, err := os.Open(s.file(i))
 					require.NoError(t, err)
 					var there unix.Cachestat_t
@@ -478,7 +505,7 @@ func TestWindowPrefetches(t *testing.T) {
 					if err != nil {
 						t.Skip("left out: the kernel does not say what is in the page cache: ", err)
 					}
-					require.GreaterOrEqual(t, int(there.Cache)*os.Getpagesize(), want, "%s, %d, %t", kind.name, async, probes)
+					require.GreaterOrEqual(t, int(there.Cache)*os.Getpagesize(), windowStart, "%s, %d, %t", kind.name, async, probes)
 				}
 				w.Close()
 				w.ring, w.async = nil, nil
@@ -491,7 +518,7 @@ func TestWindowPrefetches(t *testing.T) {
 func TestWindowOrder(t *testing.T) {
 	s := newShelf(t, false, 10, 20, 30, 40, 50, 60, 70, 80)
 	w := windowKinds[1].newWindow(t, s, Want{Limit: -1})
-	w.Begin(len(s.names))
+	w.Begin(len(s.names), WindowMax)
 	for _, i := range rand.Perm(len(s.names)) {
 		require.NoError(t, w.Open(i, s.dir, s.names[len(s.names)-1-i]))
 	}
@@ -509,7 +536,7 @@ func TestWindowProbe(t *testing.T) {
 	for i := range 32 {
 		sizes = append(sizes, 300+i)
 	}
-	for name, sizes := range map[string][]int{"small": sizes, "small and large": append([]int{windowFile + 5, windowFile + 5, windowPrefetch / 4, windowPrefetch + 5}, sizes...)} {
+	for name, sizes := range map[string][]int{"small": sizes, "small and large": append([]int{windowFile + 5, windowFile + 6}, sizes...)} {
 		for _, kind := range windowKinds {
 			t.Run(name+"/"+kind.name, func(t *testing.T) {
 				s := newShelf(t, false, sizes...)
@@ -599,7 +626,7 @@ func TestWindowIsStopped(t *testing.T) {
 func TestWindowOfAnotherFileSystem(t *testing.T) {
 	s := newShelf(t, false, 100)
 	w := windowKind{}.newWindow(t, s, Want{Limit: -1})
-	w.Begin(1)
+	w.Begin(1, 1)
 	require.Error(t, w.Open(0, s.dir, s.names[0]))
 	require.Equal(t, -1.0, w.Read(never, true))
 	require.False(t, w.Get(0, new(Content)))
@@ -612,7 +639,7 @@ func TestWindowWithoutDescriptors(t *testing.T) {
 	for _, kind := range windowKinds {
 		w := kind.newWindow(t, s, Want{Limit: -1})
 		open := descriptorsOpen(t)
-		w.Begin(4)
+		w.Begin(4, WindowMax)
 		require.NoError(t, w.Open(0, s.dir, s.names[0]))
 		err := withoutDescriptors(t, func() error { return w.Open(1, s.dir, s.names[1]) })
 		require.True(t, sys.IsScarce(err), "%v", err)

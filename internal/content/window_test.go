@@ -18,13 +18,15 @@ type fakeWindow struct {
 	share           float64
 	probed          []bool
 	began, opened   int
+	allowed         int // requests
+	each            int // requests of a file; 0 is 1
 	fewer           int // files that the window has after all
 	lacks           int // unless 0, a file that it has not got; and it has used no ring
 	stopped, closed bool
 	got             int
 }
 
-func (f *fakeWindow) Begin(n int) { f.began, f.opened = n, 0 }
+func (f *fakeWindow) Begin(n, requests int) { f.began, f.allowed, f.opened = n, requests, 0 }
 
 func (f *fakeWindow) Open(i int, _ Dir, _ names.Name) error {
 	if f.opened++; i == 0 {
@@ -47,6 +49,8 @@ func (f *fakeWindow) Get(i int, c *Content) bool {
 }
 
 func (f *fakeWindow) Len() int { return f.began - f.fewer }
+
+func (f *fakeWindow) Requests() int { return f.Len() * max(1, f.each) }
 
 func (f *fakeWindow) UsedRing() bool { return f.lacks == 0 }
 func (f *fakeWindow) Close()         { f.closed = true }
@@ -149,6 +153,26 @@ func TestWindowGives(t *testing.T) {
 func TestWindowHasFewerFiles(t *testing.T) {
 	n, _ := newFakeWindow(&fakeWindow{fewer: 3}).Fetch(&entries{left: windowOf, ctx: t.Context()})
 	require.Equal(t, windowOf-3, n)
+}
+
+// Large files are several requests each, so that fewer are read together. Where several workers visit them, each reads the file that it
+// has taken alone.
+func TestWindowOfLargeFiles(t *testing.T) {
+	f := &fakeWindow{each: 10}
+	w := newFakeWindow(f)
+	for _, joined := range []bool{false, true} {
+		w.Fetch(&entries{left: windowOf, ctx: t.Context()})
+		s := &entries{left: windowOf, ctx: t.Context(), joined: joined}
+		n, _ := w.Fetch(s)
+		require.Equal(t, joined, n == 1)
+		require.Equal(t, (f.allowed+9)/10, n)
+		require.Less(t, n, windowOf/2)
+		require.True(t, w.disk.IsIdle())
+	}
+	f.each = 1
+	w.Fetch(&entries{left: windowOf, ctx: t.Context()})
+	n, _ := w.Fetch(&entries{left: windowOf, ctx: t.Context(), joined: true})
+	require.Equal(t, windowOf, n)
 }
 
 // A window that is being opened when the run is stopped reads no more than it must.

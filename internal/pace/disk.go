@@ -16,6 +16,7 @@ type Disk struct {
 	windows gate
 	calls   gate
 	limit   int // see LimitWindows
+	weight  int // how many requests a file of the last window was
 
 	// What Window and Calls return, to be read without mu.
 	window  atomic.Int32
@@ -24,6 +25,7 @@ type Disk struct {
 
 // A Turn is the right to make some requests. The zero Turn is none.
 type Turn struct {
+	Files    int // of a window
 	Requests int
 	pending  int // requests when the turn began, these included
 	paced    int // the pace then
@@ -35,15 +37,18 @@ func (d *Disk) Init(limit int) {
 	d.calls.pace = pace{most: leastPending}
 	d.calls.size = perCall
 	d.pending.Store(leastPending)
-	d.limit = limit
+	d.limit, d.weight = limit, 1
 	d.resize()
 }
 
 // resize lets windows have as many requests as the pace says, within the limit.
 func (d *Disk) resize() {
-	d.windows.size = min(d.windows.pace.window(), d.limit)
-	d.window.Store(int32(d.windows.size))
+	d.windows.size = min(d.windows.pace.window(), d.limit*d.weight)
+	d.window.Store(int32(d.files(d.windows.size)))
 }
+
+// files returns of how many files so many requests are, if these are like the last.
+func (d *Disk) files(requests int) int { return (requests + d.weight - 1) / d.weight }
 
 // LimitWindows lets windows have at most limit requests from now on. With 0 there are no
 // more windows.
@@ -54,16 +59,36 @@ func (d *Disk) LimitWindows(limit int) {
 	d.mu.Unlock()
 }
 
-// Window returns how many requests the next window has, or 0 if there are no windows.
+// Window returns how many files the next window has, or 0 if there are no windows.
 func (d *Disk) Window() int { return int(d.window.Load()) }
 
 // Calls returns how many calls may be made at the same time.
 func (d *Disk) Calls() int { return int(d.pending.Load()) / perCall }
 
-// AcquireWindow waits for the turn to make wanted requests, or as many of them as a window
-// has. It returns no turn if ctx is cancelled, or if there are no windows.
-func (d *Disk) AcquireWindow(ctx context.Context, wanted int) Turn {
-	return d.acquire(ctx, &d.windows, wanted)
+// AcquireWindow waits for the turn to read files, or as many of them as a window has. It
+// returns no turn if ctx is cancelled, or if there are no windows.
+func (d *Disk) AcquireWindow(ctx context.Context, files int) Turn {
+	d.mu.Lock()
+	wanted := files * d.weight
+	d.mu.Unlock()
+	t := d.acquire(ctx, &d.windows, wanted)
+	d.mu.Lock()
+	t.Files = min(files, d.files(t.Requests))
+	d.mu.Unlock()
+	return t
+}
+
+// WeighWindow says that a turn has so many files, which are so many requests: a large file
+// is several. The next windows get as many files as are likely to fit.
+func (d *Disk) WeighWindow(t Turn, files, requests int) Turn {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.weight = max(1, requests/files)
+	d.resize()
+	unused := t.Requests - requests
+	t.Files, t.Requests, t.pending = files, requests, t.pending-unused
+	d.windows.end(Turn{Requests: unused})
+	return t
 }
 
 // ReleaseWindow ends a turn whose requests took the time took.
@@ -157,7 +182,7 @@ func (g *gate) take(wanted int) (Turn, bool) {
 		return Turn{}, false
 	}
 	g.pending += wanted
-	return Turn{wanted, g.pending, g.pace.most}, true
+	return Turn{Requests: wanted, pending: g.pending, paced: g.pace.most}, true
 }
 
 // end ends a turn, and gives turns to those who wait.

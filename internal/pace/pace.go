@@ -68,7 +68,8 @@ func (p pace) afterWindow(pending int, d time.Duration) pace {
 		return p // that was little to ask for
 	}
 	if p.quick++; !p.slowed || p.quick == quickInARow {
-		return pace{most: min(2*p.most, mostPending), slowed: p.slowed, alone: p.alone}
+		// A window whose files are large has more requests than its turn was for.
+		return pace{most: min(2*max(p.most, pending), mostPending), slowed: p.slowed, alone: p.alone}
 	}
 	return p
 }
