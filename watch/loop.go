@@ -451,8 +451,8 @@ func (l *loop[T]) wait(ctx context.Context) bool {
 		now := time.Now()
 		do, pause := l.next(now)
 		if do == doSave {
-			l.save(ctx)
-			do, pause = l.next(now)
+			l.save(ctx) // it may yield an error, at which the caller may leave the loop
+			continue
 		}
 		if do == doBurst {
 			l.markDue(now)
