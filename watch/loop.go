@@ -451,8 +451,10 @@ func (l *loop[T]) wait(ctx context.Context) bool {
 		now := time.Now()
 		do, pause := l.next(now)
 		if do == doSave {
-			l.save(ctx) // it may yield an error, at which the caller may leave the loop
-			continue
+			if l.save(ctx); ctx.Err() != nil || l.left { // it may have yielded an error
+				return false
+			}
+			do, pause = l.next(now)
 		}
 		if do == doBurst {
 			l.markDue(now)
