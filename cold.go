@@ -116,12 +116,13 @@ func (c *coldMode) happens(e *coldEvent) {
 	}
 }
 
-// begin prepares c for a number of workers, and for windows of at most maxWindow files.
-func (c *coldMode) begin(workers, maxWindow int) {
+// init prepares c, which is new, for windows of at most maxWindow files.
+func (c *coldMode) init(cfg *config, p *pool, dirs *dirCache, ahead listedAhead, maxWindow int) {
+	c.cfg, c.pool, c.dirs, c.ahead = cfg, p, dirs, ahead
 	if knobs.AlwaysCold {
 		c.state.Store(int32(coldDisk))
 	}
-	c.mostWindows = max(workers, maxColdWorkers)
+	c.mostWindows = max(cfg.workers, maxColdWorkers)
 	c.pace.Init(maxWindow)
 }
 

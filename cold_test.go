@@ -214,8 +214,8 @@ func TestWindowsAreFew(t *testing.T) {
 			made++
 			return new(content.Window)
 		})
-		c := coldMode{cfg: &config{}}
-		c.begin(workers, content.WindowMax)
+		var c coldMode
+		c.init(&config{workers: workers}, nil, nil, nil, content.WindowMax)
 		for k := range max(workers, maxColdWorkers) {
 			require.NotNil(t, c.acquireWindow())
 			require.Equal(t, k+1, made)
@@ -740,7 +740,7 @@ func TestColdStates(t *testing.T) {
 	for state := range coldState(len(coldEvent{})) {
 		for event, e := range map[string]*coldEvent{"filesWait": &filesWait, "filesCached": &filesCached, "waitsForDisk": &waitsForDisk, "waitsForElse": &waitsForElse} {
 			var c coldMode
-			c.begin(1, content.WindowMax)
+			c.init(&config{workers: 1}, nil, nil, nil, content.WindowMax)
 			c.state.Store(int32(state))
 			limited := c.maxListings() == callsAtFirst
 			require.Equal(t, state.isCold() && state.isDisk(), limited)
@@ -762,7 +762,7 @@ func TestColdStates(t *testing.T) {
 // Where no windows are read, a worker takes a few files of the queue at a time all the same.
 func TestFilesTakenTogether(t *testing.T) {
 	var c coldMode
-	c.begin(1, content.WindowMax)
+	c.init(&config{workers: 1}, nil, nil, nil, content.WindowMax)
 	require.Equal(t, c.pace.Window(), c.together())
 	c.fillWindows(content.WindowMax)
 	require.Equal(t, content.WindowMax, c.together())

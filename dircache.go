@@ -27,6 +27,9 @@ type dirCache struct {
 	short []*shortage // of all workers: while there are any, no directory stays open for later
 }
 
+// init prepares c, which is new. In pins there is room for the first workers' pins.
+func (c *dirCache) init(limit int, pins []*dirPin) { c.limit, c.pins = limit, pins }
+
 // acquire opens n unless it is open, and pins it until release.
 func (c *dirCache) acquire(n *node) (directory, error) {
 	d, was := c.pinOpen(n)

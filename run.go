@@ -48,12 +48,6 @@ type run struct {
 	first         *job // lists root, unless Options.Files gives backlogs in no order
 }
 
-// A treeBase is what an Entry or a result keeps of its run.
-type treeBase struct {
-	root  node
-	paths pathBase
-}
-
 // runs are kept from call to call.
 var runs = sync.Pool{New: func() any { return new(run) }}
 
@@ -78,70 +72,75 @@ func newRun(ctx context.Context, c config, calls callbacks, order *ordered) *run
 	return r
 }
 
-// init prepares r, which is new.
+// init prepares r, which is new. Many parts point to others that are not prepared yet. They
+// use these only when the run is executed.
 func (r *run) init(ctx context.Context, c config, calls callbacks, order *ordered) {
 	budget := descriptorBudget()
 	r.uncancellable = ctx.Done() == nil
 	r.parts.config = c
-	s, cfg := &r.shared, &r.parts.config
-	base := &treeBase{root: node{refs: 1}, paths: pathBase{root: cfg.root, fsys: cfg.fsys, follows: cfg.followFiles}}
-	s.cfg, s.calls, s.filter, s.order = cfg, calls, newFilter(cfg), order
-	s.root, s.paths = &base.root, &base.paths
+	r.shared.init(ctx, calls) // first: the other steps read the options
+	r.dirs.init(budget.open, r.parts.pins[:0])
+	r.links.init(r.cfg, &r.filter, r.root)
+	queue := r.initQueue(order)
+	r.initCold(budget.window) // after initQueue: where results come in order, no files are listed ahead
+	r.initPool(queue, budget)
+}
+
+// initQueue prepares the queue, with the job that it gives first, and returns it.
+func (r *run) initQueue(order *ordered) queue {
+	cfg := r.cfg
 	r.first = &r.parts.job
-	*r.first = job{node: s.root, source: foundDir{}}
-	s.links.cfg, s.links.filter, s.links.root = cfg, &s.filter, s.root
-	s.ctx, s.cancel = context.WithCancelCause(ctx)
-	stop := s.stop
-	s.failures = failures{onError: calls.onError, stop: stop}
-	s.dirs.limit = budget.open
-	inFlight := cfg.workers
-	if cfg.mayGrow {
-		inFlight = max(inFlight, budget.inFlight)
-		s.slots = make(chan int, cfg.workers) // all fit
+	*r.first = job{node: r.root, source: foundDir{}}
+	if cfg.files != nil {
+		r.given = newGivenSource(cfg, cfg.canOpen, r.root, order != nil, r.pool.wake)
 	}
-	s.workers, s.dirs.pins = r.parts.workers[:0], r.parts.pins[:0]
-	window := budget.window
-	if s.asksFirst() {
-		window = 0
-	}
-	s.cold.begin(cfg.workers, window)
-	var q queue = order
-	if order == nil {
-		s.disk = &r.parts.disk
-		s.cold.ahead = s.disk
-		s.disk.cold, s.disk.stack = &s.cold, append(r.parts.stack[:0], r.first)
-		if cfg.statFirst {
-			s.disk.readStage = stageAsked // see coldMode.listsAhead
+	if order != nil {
+		r.order = order
+		if r.given != nil {
+			r.first.source = nextBacklog{r.given}
 		}
-		q = s.disk
+		order.begin(r.first, r.pool.wake)
+		return order
 	}
-	s.pool = &r.parts.pool
-	s.cold.cfg, s.cold.pool, s.cold.dirs = cfg, s.pool, &s.dirs
-	s.pool.init(q, func(id int) work { return r.startWorker(id) }, cfg.workers, inFlight, budget.listings)
+	r.disk = &r.parts.disk
+	r.disk.cold, r.disk.given = &r.cold, r.given
+	if r.given == nil {
+		r.disk.stack = append(r.parts.stack[:0], r.first)
+	}
+	if cfg.statFirst {
+		r.disk.readStage = stageAsked // see coldMode.listsAhead
+	}
+	return r.disk
+}
+
+func (r *run) initCold(maxWindow int) {
+	var ahead listedAhead
+	if r.disk != nil {
+		ahead = r.disk
+	}
+	if r.asksFirst() {
+		maxWindow = 0
+	}
+	r.cold.init(r.cfg, r.pool, &r.dirs, ahead, maxWindow)
+}
+
+func (r *run) initPool(q queue, b budget) {
+	cfg, p, inFlight := r.cfg, r.pool, r.cfg.workers
 	if cfg.mayGrow {
-		s.pool.maxAside = mostAside
+		inFlight = max(inFlight, b.inFlight)
+		r.slots = make(chan int, cfg.workers) // all fit
+		p.maxAside = mostAside
 	}
-	s.pool.halt, s.pool.active = stop, r.parts.active[:0]
+	p.init(q, func(id int) work { return r.startWorker(id) }, cfg.workers, inFlight, b.listings)
+	p.halt, p.active = r.failures.stop, r.parts.active[:0]
 	if descriptors.Few() && descriptors.RunsOpen.Load() > 0 {
-		s.pool.level = min(descriptors.Nesting(), descriptors.Levels-1)
+		p.level = min(descriptors.Nesting(), descriptors.Levels-1)
 	}
 	if cfg.noRead && !cfg.stat {
-		s.pool.few = fewNames
-	}
-	if cfg.files != nil {
-		s.given = newGivenSource(cfg, cfg.canOpen, s.root, order != nil, s.pool.wake)
+		p.few = fewNames
 	}
 	if cfg.followDirs {
-		s.pool.late = s.links.takeLinked
-	}
-	switch {
-	case order != nil:
-		if s.given != nil {
-			r.first.source = nextBacklog{s.given}
-		}
-		order.begin(r.first, s.pool.wake)
-	case s.given != nil:
-		s.disk.given, s.disk.stack = s.given, nil
+		p.late = r.links.takeLinked
 	}
 }
 

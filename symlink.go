@@ -33,6 +33,9 @@ type links struct {
 	ids    map[[2]uint64][]identity
 }
 
+// init prepares l, which is new.
+func (l *links) init(cfg *config, f *filter, root *node) { l.cfg, l.filter, l.root = cfg, f, root }
+
 // resolveRoot finds the path of root without links.
 func (l *links) resolveRoot() error {
 	if !l.cfg.followFiles && !(l.cfg.gitIgnore && l.cfg.gitFS == nil) {

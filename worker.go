@@ -80,6 +80,23 @@ type shared struct {
 	}
 }
 
+// A treeBase is what an Entry or a result keeps of its run.
+type treeBase struct {
+	root  node
+	paths pathBase
+}
+
+// init prepares s, whose parts.config is set.
+func (s *shared) init(ctx context.Context, calls callbacks) {
+	cfg := &s.parts.config
+	base := &treeBase{root: node{refs: 1}, paths: pathBase{root: cfg.root, fsys: cfg.fsys, follows: cfg.followFiles}}
+	s.cfg, s.calls, s.filter = cfg, calls, newFilter(cfg)
+	s.root, s.paths = &base.root, &base.paths
+	s.pool, s.workers = &s.parts.pool, s.parts.workers[:0]
+	s.ctx, s.cancel = context.WithCancelCause(ctx)
+	s.failures = failures{onError: calls.onError, stop: s.stop}
+}
+
 // stop ends the run early. Only the first cause counts.
 func (s *shared) stop(cause error) {
 	s.cancel(cause)
