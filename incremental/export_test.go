@@ -1,6 +1,7 @@
 package incremental
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"maps"
@@ -105,3 +106,6 @@ func KnownDirs[T any](s *Session[T]) (n int) {
 	count(&s.files.root)
 	return n
 }
+
+// SaveStore saves what the session has put into its store.
+func SaveStore[T any](s *Session[T]) error { return s.r.store.Save(context.Background(), nil) }

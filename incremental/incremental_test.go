@@ -771,16 +771,16 @@ func TestNotUTF8(t *testing.T) {
 func TestBadOptions(t *testing.T) {
 	t.Parallel()
 	_, err := incremental.Process(t.Context(), t.TempDir(), incremental.Options[string]{Compare: 3}, fileproc.Options{}, result)
-	require.EqualError(t, err, `incremental: Options.File is empty
+	require.EqualError(t, err, `incremental: Options.File is empty: only a Session keeps results in memory
 incremental: Options.Compare is 3: want CompareAuto, CompareMetadata or CompareContent`)
 	n := 0
 	for _, err := range incremental.Stream(t.Context(), t.TempDir(), incremental.Options[string]{}, fileproc.Options{}, result) {
-		require.EqualError(t, err, "incremental: Options.File is empty")
+		require.EqualError(t, err, "incremental: Options.File is empty: only a Session keeps results in memory")
 		n++
 	}
 	require.Equal(t, 1, n)
 	err = incremental.ForEach(t.Context(), t.TempDir(), incremental.Options[struct{}]{}, fileproc.Options{}, func(*fileproc.File) error { return nil })
-	require.EqualError(t, err, "incremental: Options.File is empty")
+	require.EqualError(t, err, "incremental: Options.File is empty: only a Session keeps results in memory")
 	inc := incremental.Options[string]{File: filepath.Join(t.TempDir(), "cache")}
 	_, err = incremental.Process(t.Context(), t.TempDir(), inc, fileproc.Options{MaxDepth: -1, Workers: -3}, result)
 	require.ErrorContains(t, err, "fileproc: Options.MaxDepth is -1")

@@ -20,6 +20,9 @@ type Options[T any] struct {
 	// so that only their owner can use them. While a run replaces the cache file, there is
 	// also a file whose name begins with File.fileproc-tmp. If these files are below root,
 	// fn does not get them, nor the cache file through a link or by another name.
+	//
+	// A [Session], and package watch, take an empty File for no file: they keep the results in
+	// memory, as fn has returned them, until they end. Codec and Version then do not matter.
 	File string
 
 	// Version stands for fn: change it whenever fn would return something else for

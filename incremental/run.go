@@ -97,7 +97,7 @@ type past struct {
 
 // begin is newRun for a run of its own, not for a session.
 func begin[T any](root string, inc *Options[T], opts *fileproc.Options, fn func(*fileproc.File) (T, error)) (*run[T], error) {
-	r, err := newRun(root, inc, opts, fn)
+	r, err := newRun(root, inc, opts, fn, false)
 	if err == nil && opts.Files == nil {
 		r.store.Links = uint64(opts.Symlinks)
 	}
@@ -105,11 +105,15 @@ func begin[T any](root string, inc *Options[T], opts *fileproc.Options, fn func(
 }
 
 // newRun loads the cache file and sets in opts what the run needs. It returns one
-// error that lists all mistakes in inc.
-func newRun[T any](root string, inc *Options[T], opts *fileproc.Options, fn func(*fileproc.File) (T, error)) (*run[T], error) {
-	codec, err := codecOf(inc.Codec)
-	if inc.File == "" {
-		err = errors.Join(err, errors.New("incremental: Options.File is empty"))
+// error that lists all mistakes in inc. Only a session may do without a cache file.
+func newRun[T any](root string, inc *Options[T], opts *fileproc.Options, fn func(*fileproc.File) (T, error), isSession bool) (*run[T], error) {
+	var codec Codec[T]
+	var err error
+	if inc.File != "" || !isSession {
+		codec, err = codecOf(inc.Codec)
+	}
+	if inc.File == "" && !isSession {
+		err = errors.Join(err, errors.New("incremental: Options.File is empty: only a Session keeps results in memory"))
 	}
 	if strings.IndexByte(inc.File, 0) >= 0 {
 		err = errors.Join(err, fmt.Errorf("incremental: Options.File %q contains a NUL byte", inc.File))
@@ -135,6 +139,10 @@ func newRun[T any](root string, inc *Options[T], opts *fileproc.Options, fn func
 
 // load reads the cache file.
 func (r *run[T]) load() {
+	if r.inc.File == "" {
+		r.store = cachefile.InMemory(len(r.workers))
+		return
+	}
 	r.store, _ = cachefile.Load(r.inc.File, r.key(), len(r.workers)) // if the file cannot be replaced either, Save returns an error
 	r.loaded, _ = os.Stat(r.store.Path)
 }
@@ -146,7 +154,9 @@ func (r *run[T]) inspectRoot() {
 	r.trust.others.Clear() // the number of a device that was mounted may be another one's by now
 	r.trust.last.Store(0)
 	if r.opts.FS == nil {
-		r.ownDir, r.own = path.Split(pathBelow(r.root, r.store.Path))
+		if r.inc.File != "" {
+			r.ownDir, r.own = path.Split(pathBelow(r.root, r.store.Path))
+		}
 		keeps, _ := fsinfo.KeepsTimes(r.root) // the run itself fails if root is not there
 		r.trust.root = compare != CompareContent && (r.trust.root || keeps)
 	}
@@ -448,6 +458,9 @@ func (r *run[T]) keep(f *fileproc.File, rec *cachefile.Record) keeping {
 // add adds rec to the records to save. Save writes the buffers of the workers one after the
 // other. In a session, all records go into one buffer: those of an earlier run must come first.
 func (r *run[T]) add(f *fileproc.File, rec cachefile.Record) {
+	if r.inc.File == "" {
+		return // Session.recent has it
+	}
 	w := f.Worker()
 	if r.inOrder {
 		w = 0
@@ -485,8 +498,11 @@ func (r *run[T]) isSettled(id cachefile.Identity) bool {
 const maxBuffer = 1 << 20
 
 // encode returns the bytes to keep of v, and the value decoded from them, which the caller
-// gets. If v cannot be kept, encode returns false, and the caller gets v.
+// gets. If v cannot be kept, or is kept in memory, encode returns false, and the caller gets v.
 func (r *run[T]) encode(w *workerState[T], rel string, v T) ([]byte, T, bool) {
+	if r.inc.File == "" {
+		return nil, v, false
+	}
 	b, err := r.codec.Append(w.buf[:0], v)
 	if cap(b) <= maxBuffer {
 		w.buf = b

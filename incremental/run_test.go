@@ -322,7 +322,7 @@ func (undecodable) Decode(b []byte) (string, error) { return "", fmt.Errorf("not
 // TestFirstErrorOfACodec: what a codec does not encode is not kept, and the first error is reported.
 func TestFirstErrorOfACodec(t *testing.T) {
 	t.Parallel()
-	r, w := run[string]{codec: refusing{}}, workerState[string]{}
+	r, w := run[string]{inc: &Options[string]{File: "c"}, codec: refusing{}}, workerState[string]{}
 	for _, text := range []string{"a", "b"} {
 		b, got, ok := r.encode(&w, text, text)
 		require.False(t, ok)
@@ -332,7 +332,7 @@ func TestFirstErrorOfACodec(t *testing.T) {
 	require.EqualError(t, r.encodeErr, "the result for a: no a")
 	require.Equal(t, 2, r.unencoded)
 
-	r = run[string]{codec: undecodable{}}
+	r = run[string]{inc: &Options[string]{File: "c"}, codec: undecodable{}}
 	_, got, ok := r.encode(&w, "a", "b")
 	require.False(t, ok)
 	require.Equal(t, "b", got)
@@ -422,7 +422,7 @@ func TestWhatIsKeptOfTimes(t *testing.T) {
 // TestLargeResultsAreNotHeld: a worker keeps its buffer for the next result, unless it has more than a megabyte.
 func TestLargeResultsAreNotHeld(t *testing.T) {
 	t.Parallel()
-	r, w := run[string]{codec: Raw[string]()}, workerState[string]{}
+	r, w := run[string]{inc: &Options[string]{File: "c"}, codec: Raw[string]()}, workerState[string]{}
 	for _, size := range []int{maxBuffer, maxBuffer + 1} {
 		_, got, ok := r.encode(&w, "a", strings.Repeat("x", size))
 		require.True(t, ok)

@@ -103,7 +103,7 @@ func Open[T any](root string, inc Options[T], opts fileproc.Options, fn func(*fi
 	}
 	inc.Deleted = nil
 	runOpts := opts
-	r, err := newRun(root, &inc, &runOpts, fn)
+	r, err := newRun(root, &inc, &runOpts, fn, true)
 	if err != nil {
 		return nil, err
 	}
@@ -545,11 +545,13 @@ func (s *Session[T]) yieldDeleted(ctx context.Context, sc *scope, yield func(Res
 	for i, rel := range all {
 		e := s.recent[rel]
 		isGone := there.hasFile(rel) == no // else it is no longer selected, and may be selected again
-		if isGone {
+		if isGone && r.inc.File != "" {
 			s.gone[rel] = e != nil
 		}
 		if e != nil && (isGone || e.rec.Outcome == outcomeFailed) { // if the file comes back, its failure is news again
-			s.recent[rel] = deleted()
+			if s.recent[rel] = deleted(); r.inc.File == "" { // no record to hide
+				delete(s.recent, rel)
+			}
 		}
 		if !yield(Result[T]{Rel: rel, Kind: Deleted}, nil) {
 			for _, rel := range all[i+1:] { // these stay known until a run yields them
@@ -629,6 +631,9 @@ var errBusy = errors.New("incremental: a Session does one thing at a time")
 // have a record that the session has added: such a record can be deleted only once it is loaded.
 func (s *Session[T]) save(ctx context.Context, reloads bool) error {
 	r := s.r
+	if r.inc.File == "" {
+		return nil
+	}
 	var numbers []int
 	for rel, isAdded := range s.gone {
 		if _, n, ok := r.store.Lookup(rel); ok {

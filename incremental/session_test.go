@@ -1238,12 +1238,71 @@ func TestSessionOnOneFilesystem(t *testing.T) {
 	require.Equal(t, []string{"a=1 unchanged", "d/b=2 unchanged", "d/e/c=3 unchanged"}, l.run("a", "d"))
 }
 
+// TestSessionInMemory: without a cache file, results are as fn has returned them, whatever their type, and no file is written. A file that
+// fn has skipped, or for which it has failed, is not read again, also after a save.
+func TestSessionInMemory(t *testing.T) {
+	t.Chdir(t.TempDir())
+	inVirtualTime(t, sessionInMemory)
+}
+
+func sessionInMemory(t *testing.T) {
+	root := t.TempDir()
+	require.True(t, testtree.Make(t, root, "a=1", "skipped=2", "failing=3"))
+	type parsed struct {
+		text string
+		call func() string
+	}
+	calls := 0
+	s, err := incremental.Open(root, incremental.Options[*parsed]{Compare: incremental.CompareMetadata}, fileproc.Options{Workers: 1}, func(f *fileproc.File) (*parsed, error) {
+		calls++
+		p := &parsed{text: string(f.Data())}
+		p.call = func() string { return p.text }
+		return p, map[string]error{"skipped": fileproc.ErrSkip, "failing": errors.New("bad")}[f.Rel()]
+	})
+	require.NoError(t, err)
+	run := func() (got []string, p *parsed) {
+		calls = 0
+		for r, err := range s.Run(t.Context(), nil) {
+			if err != nil {
+				got = append(got, r.Rel+" fails")
+			} else if got = append(got, fmt.Sprint(r.Rel, " ", r.Kind)); r.Value != nil {
+				p = r.Value
+			}
+		}
+		slices.Sort(got)
+		return got, p
+	}
+	got, first := run()
+	require.Equal(t, []string{"a new", "failing fails"}, got)
+	require.Equal(t, "1", first.call())
+	for range 2 {
+		got, p := run()
+		require.Equal(t, []string{"a unchanged"}, got)
+		require.Same(t, first, p)
+		require.Zero(t, calls)
+		require.NoError(t, s.Save(t.Context()))
+	}
+	require.NoError(t, os.Remove(filepath.Join(root, "a")))
+	got, _ = run()
+	require.Equal(t, []string{"a deleted"}, got)
+	require.NoError(t, s.Save(t.Context()))
+	got, _ = run()
+	require.Empty(t, got)
+	require.Zero(t, calls, "what was skipped is known after a save")
+	require.NoError(t, incremental.SaveStore(s), "there is nothing to save")
+	require.Equal(t, []string{"failing", "skipped"}, incremental.Remembered(s))
+	require.NoError(t, s.Close(t.Context()))
+	for _, dir := range []string{".", root} {
+		entries, err := os.ReadDir(dir)
+		require.NoError(t, err)
+		require.Len(t, entries, map[string]int{".": 0, root: 2}[dir])
+	}
+}
+
 // TestSessionRefuses: mistakes are reported before anything is read.
 func TestSessionRefuses(t *testing.T) {
 	t.Parallel()
-	_, err := incremental.Open(t.TempDir(), incremental.Options[int]{}, fileproc.Options{}, func(*fileproc.File) (int, error) { return 0, nil })
-	require.ErrorContains(t, err, "Options.File is empty")
-	_, err = incremental.Open[int](t.TempDir(), incremental.Options[int]{File: "c"}, fileproc.Options{}, nil)
+	_, err := incremental.Open[int](t.TempDir(), incremental.Options[int]{File: "c"}, fileproc.Options{}, nil)
 	require.ErrorContains(t, err, "fn is nil")
 	_, err = incremental.Open(t.TempDir(), incremental.Options[int]{File: "c"}, fileproc.Options{Files: slices.Values([]string{"a"})}, func(*fileproc.File) (int, error) { return 0, nil })
 	require.ErrorContains(t, err, "Options.Files")

@@ -1083,6 +1083,30 @@ func TestModelOnErrorGoesOn(t *testing.T) {
 	})
 }
 
+// TestModelInMemory: without a cache file, the loop knows what it has yielded, and a new loop begins with all files.
+func TestModelInMemory(t *testing.T) {
+	inModel(t, func(m *model) {
+		m.w.inc.File = ""
+		m.old("a=1", "b=2")
+		for range 2 {
+			m.start()
+			m.want("a=1 new, b=2 new, settled")
+			m.write("a", "one")
+			m.after(50*time.Millisecond, "a=one changed, settled")
+			m.remove("b")
+			m.after(50*time.Millisecond, "b deleted, settled")
+			m.rest()
+			m.after(time.Hour)
+			m.write("a", "1")
+			m.write("b", "2")
+			m.after(50*time.Millisecond, "a=1 changed, b=2 new, settled")
+			m.end(errTestEnds)
+			<-m.ended
+			m.take()
+		}
+	})
+}
+
 // TestModelWrong: a wrong argument ends the loop before it yields anything but the error.
 func TestModelWrong(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -1090,7 +1114,7 @@ func TestModelWrong(t *testing.T) {
 		want string
 	}{
 		"options":     {func(w *Watcher[string]) { w.opts.MaxDepth = -1 }, "MaxDepth"},
-		"file":        {func(w *Watcher[string]) { w.inc.File = "" }, "File is empty"},
+		"file":        {func(w *Watcher[string]) { w.inc.File = "\x00" }, "NUL"},
 		"fn":          {func(w *Watcher[string]) { w.fn = nil }, "fn is nil"},
 		"names":       {func(w *Watcher[string]) { w.opts.Files = slices.Values([]string{"a"}) }, "Files"},
 		"ignore file": {func(w *Watcher[string]) { w.opts.IgnoreFiles = []string{"conf/rules"} }, "conf/rules"},

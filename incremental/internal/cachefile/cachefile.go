@@ -46,6 +46,11 @@ func Load(file string, key [32]byte, workers int) (*Store, error) {
 	return s, err
 }
 
+// InMemory returns a Store without a file, which has no records.
+func InMemory(workers int) *Store {
+	return &Store{loaded: &image{}, workers: make([]workerBuffer, max(workers, 1)), seen: make([]atomic.Uint32, 1)}
+}
+
 // resolve follows links, even to a file that does not exist yet, so that a rename
 // replaces the file and not a link to it. It also makes the name independent of the
 // working directory.
