@@ -118,28 +118,35 @@ func (n *node) check() {
 // release takes pins and refs from n. It closes n if nothing needs it any more,
 // and otherwise evicts a directory if too many are open.
 func (c *dirCache) release(n *node, pins, refs int) {
+	if d := c.giveBack(n, pins, refs); d != nil {
+		d.close()
+	}
+}
+
+// giveBack is release, except that it returns n's directory if the caller is to close it.
+func (c *dirCache) giveBack(n *node, pins, refs int) directory {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n.pins -= pins
 	n.refs -= refs
 	n.check()
 	if n.isRoot() || n.pins > 0 || n.dir == nil {
-		return
+		return nil
 	}
 	if n.refs == 0 {
-		c.close(n)
-		return
+		return c.remove(n)
 	}
 	for len(c.short) > 0 || len(c.open) > c.limit && c.unpinned() > c.limit {
 		if v := c.victim(); v == nil || c.evict(v) {
-			return
+			return nil
 		}
 	}
+	return nil
 }
 
 // evict closes v, which can be opened again, and reports whether it did. It does not if
 // v's identity cannot be found out, or if v is in use by then. A pin keeps v open while it
-// is identified. Like close, identify, victim and unpinned, evict is called with c.mu held.
+// is identified. Like remove, close, identify, victim and unpinned, evict is called with c.mu held.
 func (c *dirCache) evict(v *node) bool {
 	if v.id == nil && v.refs > 0 {
 		v.pins++
@@ -154,12 +161,18 @@ func (c *dirCache) evict(v *node) bool {
 	return true
 }
 
-// close takes n out of the cache and closes it.
-func (c *dirCache) close(n *node) {
+// remove takes n out of the cache, and returns its directory.
+func (c *dirCache) remove(n *node) directory {
 	d := n.dir
 	n.dir = nil
 	i := slices.Index(c.open, n)
 	c.open = slices.Delete(c.open, i, i+1)
+	return d
+}
+
+// close takes n out of the cache and closes it.
+func (c *dirCache) close(n *node) {
+	d := c.remove(n)
 	c.mu.Unlock()
 	defer c.mu.Lock() // also when an fs.FS panics
 	d.close()
@@ -281,6 +294,17 @@ func (p *dirPin) drop(c *dirCache) {
 	if p.state.Swap(pinNone) != pinNone {
 		c.release(p.node.Load(), 1, 0)
 	}
+}
+
+// dropLast gives back the pin and a reference to n, with one use of c.mu if the pin is on n.
+func (p *dirPin) dropLast(c *dirCache, n *node) {
+	pins := 0
+	if p.node.Load() != n {
+		p.drop(c)
+	} else if p.state.Swap(pinNone) != pinNone {
+		pins = 1
+	}
+	c.release(n, pins, 1)
 }
 
 const (

@@ -176,7 +176,9 @@ func (w *worker) leave(b *batch, last bool) {
 		w.cold.releaseWindow(w.window)
 		w.window = nil
 	}
-	w.pin.drop(&w.dirs)
+	if !last || b.isWindow() {
+		w.pin.drop(&w.dirs)
+	}
 	if !last {
 		return
 	}
@@ -187,7 +189,7 @@ func (w *worker) leave(b *batch, last bool) {
 		w.disk.reuse(b)
 		return
 	}
-	w.dirs.release(b.node, 0, 1)
+	w.pin.dropLast(&w.dirs, b.node)
 	b.reset()
 	w.spare = b
 }
