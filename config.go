@@ -1,9 +1,12 @@
 package fileproc
 
 import (
+	"bytes"
 	"io/fs"
 	"iter"
 	"math"
+	"path/filepath"
+	"slices"
 	"sync"
 
 	"github.com/fileproc/fileproc/internal/content"
@@ -22,6 +25,9 @@ const (
 	// content.WindowMax files together.
 	maxColdWorkers = 8
 )
+
+// gitIgnoreFile is the name of git's ignore files.
+const gitIgnoreFile = ".gitignore"
 
 // A config is what a run uses of Options: validated, with the defaults resolved.
 // It does not change.
@@ -72,6 +78,38 @@ func (c *config) statsAhead() bool { return (c.statFirst || c.noRead && c.stat) 
 
 // opensDepth reports whether directories at this depth are opened.
 func (c *config) opensDepth(depth int) bool { return c.maxDepth == 0 || depth < c.maxDepth }
+
+// ignoreRank returns the rank of an ignore file. With Hooks.IgnoreByName it depends on
+// the file's name; otherwise all files have the same.
+func (c *config) ignoreRank(name string) int {
+	if !c.ignoreByName {
+		return 0
+	}
+	return 1 + slices.Index(c.ignoreNames, name)
+}
+
+// ignoredAbove returns the names of the ignore files, besides .gitignore, that apply from
+// directories above root.
+func (c *config) ignoredAbove() (names []string) {
+	for _, name := range c.ignoreNames {
+		if c.ignoreByName && name != gitIgnoreFile {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// canOpen reports whether a name can open nothing but the entry. An fs.FS can list a
+// name with a NUL byte, at which a system call would end the name. Windows has another
+// separator besides the slash, drives and devices, and removes dots and spaces from the
+// end of a name.
+func (c *config) canOpen(name []byte) bool {
+	if c.fsys != nil {
+		return bytes.IndexByte(name, 0) < 0
+	}
+	return filepath.Separator == '/' ||
+		bytes.IndexByte(name, filepath.Separator) < 0 && len(bytes.TrimRight(name, ". ")) == len(name) && filepath.IsLocal(string(name))
+}
 
 // A budget says how many descriptors a run may take for each purpose.
 type budget struct {

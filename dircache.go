@@ -2,7 +2,6 @@ package fileproc
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -105,14 +104,6 @@ func (c *dirCache) ref(n *node, refs int) {
 	defer c.mu.Unlock()
 	n.refs += refs
 	n.check()
-}
-
-// check panics if more pins or references were given back than taken: n would be closed
-// while it is in use.
-func (n *node) check() {
-	if n.pins < 0 || n.refs < 0 {
-		panic(fmt.Sprintf("fileproc: directory %q has %d pins and %d references", n.relPath(""), n.pins, n.refs))
-	}
 }
 
 // release takes pins and refs from n. It closes n if nothing needs it any more,

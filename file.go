@@ -63,7 +63,7 @@ func (f *File) Path() string { return f.w.paths.entryPath(f.node, f.name.String(
 // LinkTarget returns the path without symbolic links if Rel goes through a link, and ""
 // otherwise. The path has the form of [File.Path] if it lies below root; else it is
 // absolute. LinkTarget looks nothing up, so root itself may be a link.
-func (f *File) LinkTarget() string { return f.w.paths.target(f.node, f.name.String()) }
+func (f *File) LinkTarget() string { return linkTarget(f.w.paths, f.node, f.name.String()) }
 
 // Data returns the content that was read. The slice must not be used after fn
 // has returned; until then fn may overwrite it. Its capacity is its length, so
@@ -333,7 +333,7 @@ func (e Entry) LinkTarget() string {
 	if e.node == nil {
 		return ""
 	}
-	return e.paths.target(e.node, e.name)
+	return linkTarget(e.paths, e.node, e.name)
 }
 
 // Type returns the type bits: 0 for a regular file, fs.ModeDir for a directory.

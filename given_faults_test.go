@@ -453,7 +453,7 @@ func TestFilesStoppedInABacklog(t *testing.T) {
 			r.stop(errBroken)
 		}
 		b := r.given.takeBacklog()
-		w.spansOf(b)
+		spansOf(w, b)
 		b.end()
 	}
 	require.EqualValues(t, 1, w.counts.found)
@@ -563,12 +563,12 @@ func TestFilesPlaceOfWhatIsMissing(t *testing.T) {
 	r := newRun(t.Context(), cfg, callbacks{}, nil)
 	s := scanner{w: r.startWorker(0), dir: &worldDir{w: w, o: w.root}}
 	defer s.w.retire()
-	require.Zero(t, s.inodeOf(names.New("a"), 7), "its number in this tree")
-	require.EqualValues(t, 7, s.inodeOf(names.New("none"), 7))
-	require.EqualValues(t, 8, s.inodeOf(names.New("b"), 8))
+	require.Zero(t, inodeOf(&s, names.New("a"), 7), "its number in this tree")
+	require.EqualValues(t, 7, inodeOf(&s, names.New("none"), 7))
+	require.EqualValues(t, 8, inodeOf(&s, names.New("b"), 8))
 	calls := w.calls
 	r.stop(errBroken)
-	require.EqualValues(t, 9, s.inodeOf(names.New("a"), 9))
+	require.EqualValues(t, 9, inodeOf(&s, names.New("a"), 9))
 	require.Equal(t, calls, w.calls)
 }
 

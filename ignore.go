@@ -18,9 +18,6 @@ import (
 	"github.com/fileproc/fileproc/internal/sys"
 )
 
-// gitIgnoreFile is the name of git's ignore files.
-const gitIgnoreFile = ".gitignore"
-
 // splitIgnoreFiles divides Options.IgnoreFiles into names, which a scan looks for in
 // each listing, and paths. Both keep their order.
 func splitIgnoreFiles(files []string) (names, paths []string) {
@@ -36,26 +33,6 @@ func splitIgnoreFiles(files []string) (names, paths []string) {
 
 func isPath(file string) bool {
 	return strings.ContainsRune(file, '/') || strings.ContainsRune(file, filepath.Separator)
-}
-
-// ignoreRank returns the rank of an ignore file. With Hooks.IgnoreByName it depends on
-// the file's name; otherwise all files have the same.
-func (c *config) ignoreRank(name string) int {
-	if !c.ignoreByName {
-		return 0
-	}
-	return 1 + slices.Index(c.ignoreNames, name)
-}
-
-// ignoredAbove returns the names of the ignore files, besides .gitignore, that apply from
-// directories above root.
-func (c *config) ignoredAbove() (names []string) {
-	for _, name := range c.ignoreNames {
-		if c.ignoreByName && name != gitIgnoreFile {
-			names = append(names, name)
-		}
-	}
-	return names
 }
 
 // levelsUp returns how many directories above root the path of an ignore file
@@ -83,7 +60,7 @@ func depthOf(root string) int {
 func (w *worker) readIgnorePaths() error {
 	for _, p := range w.cfg.ignorePaths {
 		n, rest := levelsUp(p)
-		dir, below, err := w.above(n)
+		dir, below, err := above(w.cfg, n)
 		if err != nil {
 			return err
 		}
@@ -116,12 +93,12 @@ func (w *worker) readIgnorePaths() error {
 
 // above returns the directory n levels above root, and root's path relative to that
 // directory, with a slash at its end. It stops at the file system's root.
-func (s *shared) above(n int) (dir, below string, err error) {
+func above(c *config, n int) (dir, below string, err error) {
 	if n == 0 {
-		return s.cfg.root, "", nil
+		return c.root, "", nil
 	}
 	split, clean := path.Split, path.Clean
-	if dir = s.cfg.root; s.cfg.fsys == nil {
+	if dir = c.root; c.fsys == nil {
 		split, clean = filepath.Split, filepath.Clean
 		if dir, err = fsinfo.RealPath(dir); err != nil {
 			return "", "", err

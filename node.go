@@ -3,6 +3,7 @@ package fileproc
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path"
@@ -39,6 +40,14 @@ type node struct {
 	noID bool      // dir.identity failed: until the node is next used, only evictAll tries it again
 	pins int       // users of dir at this moment
 	refs int       // those that may need dir again: its job, its batches, its unopened subdirectories
+}
+
+// check panics if more pins or references were given back than taken: n would be closed
+// while it is in use.
+func (n *node) check() {
+	if n.pins < 0 || n.refs < 0 {
+		panic(fmt.Sprintf("fileproc: directory %q has %d pins and %d references", n.relPath(""), n.pins, n.refs))
+	}
 }
 
 // A way opens a node that is not opened by its name in its parent. See symlink.go.

@@ -113,9 +113,9 @@ func TestTargetOnAShare(t *testing.T) {
 	way := &linkedDir{to: target{path: `\\host\share\d`, outside: true}}
 	linked.way = way
 	sub := linked.child(names.New("e"), 0)
-	require.Equal(t, `\\host\share\d\e\f`, base.target(&sub, "f"))
+	require.Equal(t, `\\host\share\d\e\f`, linkTarget(base, &sub, "f"))
 	way.to = target{path: "d"}
-	require.Equal(t, `C:\root\d\f`, base.target(&linked, "f"))
+	require.Equal(t, `C:\root\d\f`, linkTarget(base, &linked, "f"))
 }
 
 // The path of a file that is root itself is root as it was given, but for separators behind it.

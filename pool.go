@@ -391,6 +391,70 @@ func (p *pool) hasMore(own *batch, ownTasks int) bool {
 	return false
 }
 
+// grow is called because calls block. It lets four times as many workers run, if all
+// are busy.
+func (p *pool) grow() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.idle > 0 {
+		return
+	}
+	if p.started >= p.limit+p.aside {
+		p.limit = max(p.workers, min(4*p.limit, p.maxWorkers, p.maxGrown))
+	}
+	p.wakeOne(nil, 0)
+}
+
+// mostAside is how many workers may wait aside at a time.
+const mostAside = 256
+
+// stepAside lets one more worker run in the place of the caller's worker, which is
+// about to wait for long. It returns false if no more workers may wait aside.
+func (p *pool) stepAside() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.begun || p.aside >= p.maxAside {
+		return false
+	}
+	p.aside++
+	p.wakeOne(nil, 0)
+	return true
+}
+
+// stepBack ends what stepAside has begun.
+func (p *pool) stepBack() {
+	p.mu.Lock()
+	p.aside--
+	p.cond.Broadcast() // one worker is too many now: if it waits, it is dismissed
+	p.mu.Unlock()
+}
+
+// shrink dismisses half of the workers, but none of those that run while no calls
+// block.
+func (p *pool) shrink() {
+	p.mu.Lock()
+	p.limit = max(p.limit/2, p.workers)
+	p.cond.Broadcast()
+	p.mu.Unlock()
+}
+
+// limitGrowth lets the pool grow to no more than most workers.
+func (p *pool) limitGrowth(most int) {
+	p.mu.Lock()
+	p.maxGrown = most
+	p.limit = max(p.workers, min(p.limit, most))
+	p.cond.Broadcast()
+	p.mu.Unlock()
+}
+
+// disableGrowth keeps the pool, from now on, to the workers that run while no
+// calls block.
+func (p *pool) disableGrowth() {
+	p.mu.Lock()
+	p.maxWorkers, p.limit = p.workers, p.workers
+	p.mu.Unlock()
+}
+
 // publish lets other workers take what a scan of j has found. The caller visits the
 // batch; others may join it.
 func (p *pool) publish(j *job, r scanResult) {

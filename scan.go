@@ -1,10 +1,8 @@
 package fileproc
 
 import (
-	"bytes"
 	"errors"
 	"io/fs"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -325,7 +323,7 @@ func (s *scanner) listDir() (more bool) {
 func (s *scanner) result(more bool) scanResult {
 	w, n := s.w, s.node
 	if len(s.links) > 0 {
-		s.subs = append(s.subs, w.newLinksJob(n, s.links))
+		s.subs = append(s.subs, newLinksJob(&w.links, n, s.links))
 	}
 	b := s.batch
 	if b != nil && w.cold.listsAhead(b) {
@@ -395,18 +393,6 @@ func (s *scanner) add(e *listedEntry) {
 	b.marked = b.marked || typ == 0 && slices.Contains(w.cfg.skipMarked, string(name))
 }
 
-// canOpen reports whether a name can open nothing but the entry. An fs.FS can list a
-// name with a NUL byte, at which a system call would end the name. Windows has another
-// separator besides the slash, drives and devices, and removes dots and spaces from the
-// end of a name.
-func (c *config) canOpen(name []byte) bool {
-	if c.fsys != nil {
-		return bytes.IndexByte(name, 0) < 0
-	}
-	return filepath.Separator == '/' ||
-		bytes.IndexByte(name, filepath.Separator) < 0 && len(bytes.TrimRight(name, ". ")) == len(name) && filepath.IsLocal(string(name))
-}
-
 // classifyBuffer classifies the entries that were buffered.
 func (s *scanner) classifyBuffer() {
 	entries := s.job.buffer.entries
@@ -450,7 +436,7 @@ func (s *scanner) classify(name []byte, kept names.Name, typ fs.FileMode, inode 
 		if s.w.order == nil {
 			s.links = append(s.links, kept)
 		} else {
-			s.addSub(s.w.newLinksJob(s.node, []names.Name{kept}))
+			s.addSub(newLinksJob(&s.w.links, s.node, []names.Name{kept}))
 		}
 	default:
 		s.addFile(name, kept, typ, inode)

@@ -32,7 +32,7 @@ func (b *givenBacklog) refuse(*worker, *job, verdict) {}
 func (b *givenBacklog) list(s *scanner) (more bool) {
 	w := s.w
 	if w.order != nil {
-		s.givenSpans = w.spansOf(b)
+		s.givenSpans = spansOf(w, b)
 		return false
 	}
 	for _, name := range b.top.invalid {
@@ -106,7 +106,7 @@ func (g *givenNames) list(s *scanner) (more bool) {
 			}
 		}
 		if statsEach {
-			hint = s.inodeOf(name, place)
+			hint = inodeOf(s, name, place)
 		}
 		s.addFile(name.Bytes(), name, 0, hint)
 		place++
@@ -127,7 +127,7 @@ func (t givenTree) inspect(w *worker, j *job) verdict {
 // inodeOf returns the inode number of an entry, or, if that is unknown, place, which
 // is the entry's place among the names. A stat of each name takes time. But if the names
 // are not in the order of the disk, the disk then needs a tenth of the requests, or fewer.
-func (s *scanner) inodeOf(name names.Name, place uint64) uint64 {
+func inodeOf(s *scanner, name names.Name, place uint64) uint64 {
 	if s.w.stopped() { // a stat may have to wait for the disk
 		return place
 	}
@@ -288,66 +288,72 @@ func (w *worker) filterGiven(n *node, files []names.Name) (kept []names.Name) {
 	return kept
 }
 
-// spansOf makes spans of a backlog whose names are in order. After them it puts the span of
-// the next backlog. A backlog without names says that no more will come.
-func (w *worker) spansOf(b *givenBacklog) (spans []*span) {
+// A spanMaker makes spans of the items of a backlog, for results in order.
+type spanMaker struct {
+	w     *worker
+	spans []*span
+}
+
+// spansOf returns the spans of b and, behind them, that of the next backlog. A backlog
+// without names says that no more will come.
+func spansOf(w *worker, b *givenBacklog) []*span {
 	if len(b.items) == 0 {
 		return []*span{}
 	}
+	s := spanMaker{w: w}
 	for i := range b.items {
 		if w.stopped() {
 			break
 		}
-		if r := &b.items[i]; r.tree != nil {
-			spans = w.addTreeSpan(spans, r)
+		if item := &b.items[i]; item.tree != nil {
+			s.addTree(item)
 		} else {
-			spans = w.addFileSpans(spans, r)
+			s.addFiles(item)
 		}
 	}
 	b.items = nil
-	for _, s := range spans {
-		w.found(s.files)
+	for _, each := range s.spans {
+		w.found(each.files)
 	}
-	return appendJob(spans, &job{node: w.root, source: nextBacklog{b.of}})
+	s.addJob(&job{node: w.root, source: nextBacklog{b.of}})
+	return s.spans
 }
 
-func (w *worker) addTreeSpan(spans []*span, r *givenItem) []*span {
-	up, n := r.in.node, r.tree.node
-	why, err := w.judgeGiven(r.in)
-	if why != notSkipped {
+func (s *spanMaker) addTree(item *givenItem) {
+	w, up, n := s.w, item.in.node, item.tree.node
+	why, err := w.judgeGiven(item.in)
+	switch {
+	case why != notSkipped:
 		w.foundSkippedTree(n, why)
-		return spans
-	}
-	if w.entryFilter.dir(up, n.name.Bytes()) != notSkipped {
-		return spans
-	}
-	if err != nil {
+	case w.entryFilter.dir(up, n.name.Bytes()) != notSkipped:
+	case err != nil:
 		w.foundFailedDir(n, err)
-		return spans
+	default:
+		n.ignore = up.ignore
+		item.tree.needsParent = true
+		w.dirs.ref(up, 1)
+		s.addJob(item.tree)
 	}
-	n.ignore = up.ignore
-	r.tree.needsParent = true
-	w.dirs.ref(up, 1)
-	return appendJob(spans, r.tree)
 }
 
-func appendJob(spans []*span, j *job) []*span {
+func (s *spanMaker) addJob(j *job) {
 	j.span = &span{job: j}
-	return append(spans, j.span)
+	s.spans = append(s.spans, j.span)
 }
 
-func (w *worker) addFileSpans(spans []*span, r *givenItem) []*span {
-	n, kept := r.in.node, r.files
-	if r.invalid {
-		return w.appendGiven(spans, &batch{node: n, entries: kept, stage: stageInvalid})
+func (s *spanMaker) addFiles(item *givenItem) {
+	w, n, kept := s.w, item.in.node, item.files
+	if item.invalid {
+		s.addBatch(&batch{node: n, entries: kept, stage: stageInvalid})
+		return
 	}
-	why, err := w.judgeGiven(r.in)
+	why, err := w.judgeGiven(item.in)
 	switch {
 	case why != notSkipped:
 		w.foundSkippedFiles(n, kept, why)
-		return spans
+		return
 	case err == errStopped:
-		return spans
+		return
 	}
 	for err == nil && w.cfg.followFiles && len(kept) > 0 {
 		k := slices.IndexFunc(kept, func(name names.Name) bool {
@@ -358,18 +364,18 @@ func (w *worker) addFileSpans(spans []*span, r *givenItem) []*span {
 		if k < 0 {
 			break
 		}
-		spans = w.appendGiven(spans, &batch{node: n, entries: w.filterGiven(n, kept[:k:k])})
-		spans = appendJob(spans, w.newLinksJob(n, kept[k:k+1]))
+		s.addBatch(&batch{node: n, entries: w.filterGiven(n, kept[:k:k])})
+		s.addJob(newLinksJob(&w.links, n, kept[k:k+1]))
 		kept = kept[k+1:]
 	}
-	return w.appendGiven(spans, &batch{node: n, entries: w.filterGiven(n, kept), err: err})
+	s.addBatch(&batch{node: n, entries: w.filterGiven(n, kept), err: err})
 }
 
-func (w *worker) appendGiven(spans []*span, b *batch) []*span {
+func (s *spanMaker) addBatch(b *batch) {
 	if len(b.entries) == 0 {
-		return spans
+		return
 	}
 	b.span = &span{batch: b, files: len(b.entries)}
-	w.dirs.ref(b.node, 1)
-	return append(spans, b.span)
+	s.w.dirs.ref(b.node, 1)
+	s.spans = append(s.spans, b.span)
 }

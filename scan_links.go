@@ -14,8 +14,8 @@ import (
 type foundLinks struct{ *linkSet }
 
 // newLinksJob returns a job for links that a scan of n has found.
-func (w *worker) newLinksJob(n *node, found []names.Name) *job {
-	set := &linkSet{links: &w.links, names: found}
+func newLinksJob(l *links, n *node, found []names.Name) *job {
+	set := &linkSet{links: l, names: found}
 	j := newJob(n.by(set), foundLinks{set})
 	set.node = j.node
 	return j
@@ -38,7 +38,7 @@ func (l foundLinks) inspect(*worker, *job) verdict { return verdict{} }
 
 func (l foundLinks) list(s *scanner) (more bool) {
 	for _, name := range l.names {
-		s.addLink(name, l.targets[name])
+		l.add(s, name)
 	}
 	return false
 }
@@ -63,9 +63,9 @@ func (l linkedSource) inspect(w *worker, j *job) verdict {
 	return v
 }
 
-// addLink adds the link name of s.node as an entry of the kind that its target t is.
-func (s *scanner) addLink(name names.Name, t target) {
-	w := s.w
+// add adds the link name of s.node as an entry of the kind that its target is.
+func (l foundLinks) add(s *scanner, name names.Name) {
+	w, t := s.w, l.targets[name]
 	why := w.links.excludedTarget(t)
 	switch {
 	case errors.Is(t.err, fs.ErrNotExist), errors.Is(t.err, syscall.ENOTDIR), errors.Is(t.err, fsinfo.ErrLoop):

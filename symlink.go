@@ -107,9 +107,9 @@ func (d *linkedDir) open() (sub directory, err error) {
 
 func (d *linkedDir) leadsTo() (target, bool) { return d.to, true }
 
-// target returns the path without links of the entry name of n, or "" if there is no
+// linkTarget returns the path without links of the entry name of n, or "" if there is no
 // link in its path.
-func (b *pathBase) target(n *node, name string) string {
+func linkTarget(b *pathBase, n *node, name string) string {
 	if !b.follows {
 		return ""
 	}
