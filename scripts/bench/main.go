@@ -16,6 +16,7 @@ import (
 	"github.com/fileproc/fileproc/scripts/bench/internal/floor"
 	"github.com/fileproc/fileproc/scripts/bench/internal/regress"
 	"github.com/fileproc/fileproc/scripts/bench/internal/report"
+	"github.com/fileproc/fileproc/scripts/bench/internal/scale"
 	"github.com/fileproc/fileproc/scripts/internal/commands"
 )
 
@@ -25,6 +26,7 @@ func main() {
 		"report":  report.Main,
 		"caches":  caches.Main,
 		"cold":    cold.Main,
+		"scale":   scale.Main,
 		"compare": regress.Compare, "run": regress.Run,
 	})
 }
