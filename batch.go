@@ -87,5 +87,5 @@ type scanState uint8
 const (
 	scanDone  scanState = iota // nothing is left to list
 	scanMore                   // the listing goes on
-	scanAgain                  // the job is to be gone on with later, and holds no descriptor until then
+	scanAgain                  // the job goes back to the queue, and holds no descriptor meanwhile
 )

@@ -46,8 +46,8 @@ const (
 // the order of these numbers, and a disk reads neighbours in one request if it is
 // asked for them together.
 //
-// To stat a file is to fetch its metadata. The queue gives files to stat also while
-// directories are still listed, but only the files with the lowest inode numbers of many
+// To stat a file is to fetch its metadata. The queue gives files to stat while directories
+// are still listed, but only once it has many. The lowest inode numbers then come from many
 // directories, so that a disk reads each part of its tables of inodes once.
 type diskOrder struct {
 	cold      *coldMode

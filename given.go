@@ -66,7 +66,7 @@ type givenBacklog struct {
 	top   *givenNames // root's
 	items []givenItem // in order: all names, in the order in which they were given
 	dirs  map[entryOf]*givenNames
-	paths map[string]*givenNames // of dirs, those that changeDir was called for again, by path
+	paths map[string]*givenNames // those of dirs to which changeDir has come back, by path
 	path  string                 // of the directory of the last name
 	dir   *givenNames
 	count int // of names
@@ -206,7 +206,8 @@ func (s *givenSource) takeBacklog() *givenBacklog {
 	return b
 }
 
-// end says that the backlog has been scanned to its end. The run's first job keeps b.
+// end says that the backlog has been scanned to its end. It lets the names go, because the
+// run's first job may keep b.
 func (b *givenBacklog) end() {
 	b.top, b.items = nil, nil
 	b.of.mu.Lock()
@@ -214,8 +215,8 @@ func (b *givenBacklog) end() {
 	b.of.mu.Unlock()
 }
 
-// A nextBacklog is the source of a job for a backlog that may not be there yet. In order,
-// its place is behind the backlog before.
+// A nextBacklog is the source of a job for a backlog that need not exist yet, where results
+// come in order. The job's span is behind those of the backlog before.
 type nextBacklog struct{ *givenSource }
 
 func (b nextBacklog) isReady() bool { return b.givenSource.isReady() || b.isOver() }

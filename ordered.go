@@ -18,8 +18,8 @@ type ordered struct {
 	waiting bool // the loop waits for head
 }
 
-// Each worker may be orderedAhead results ahead of the loop that takes them, and all
-// workers together orderedMin more: some readaheads for each.
+// Workers may be ahead of the loop by orderedAhead results each, and together by orderedMin
+// more. So each can read several spans ahead.
 const (
 	orderedAhead = 4 * spanSize
 	orderedMin   = 8 * spanSize
@@ -331,7 +331,7 @@ func (q *orderedOutlet[T]) collect(to []result[T]) (_ []result[T], advanced bool
 			break
 		}
 		q.begun -= s.weight()
-		q.head, s.next, advanced = s.next, nil, true // else root's span would keep all others through next
+		q.head, s.next, advanced = s.next, nil, true // the run keeps root's span, which must not keep all others
 	}
 	return to, advanced
 }

@@ -16,9 +16,9 @@ type work interface {
 	scan(j *job) scanResult
 	// visit processes one entry.
 	visit(b *batch, i int)
-	// leave says that the worker visits no more entries of b. If last is set, no
-	// worker does, and b may be reused. The calls of several workers may overlap, so
-	// that the call with last set may come before others.
+	// leave says that the worker visits no more entries of b. If last is set, no worker
+	// does, and b may be reused. Other workers may call leave for b at the same time, and
+	// return after the call with last set.
 	leave(b *batch, last bool)
 	// idle says that the worker may be about to wait. It does not block, and may be
 	// called with the pool's mutex held.
@@ -33,8 +33,8 @@ type queue interface {
 	take(listed, maxListings int) (*batch, *job)
 	// add adds what a scan of j has found, except the batch.
 	add(j *job, r scanResult)
-	// pending returns at most the number of times that take would succeed, and 0
-	// only if take would not succeed.
+	// pending returns how many times take would succeed, or less. It returns 0 only if
+	// take would give nothing.
 	pending(listed, maxListings int) int
 	// batchesFirst reports whether to take a batch before a partly listed directory.
 	batchesFirst() bool
@@ -60,7 +60,7 @@ type pool struct {
 	halt        func(error)       // ends what workers wait for outside the pool
 	late        func() []*job     // unless nil, gives more jobs when all others are done
 	workers     int               // the most that run while no calls block
-	few         int               // a batch of no more entries than this delays the start of worker 1; see delay
+	few         int               // a first batch with at most so many entries delays the start of worker 1: see delay
 	maxListings int               // the most jobs that may be partly listed
 	level       int               // of the run, see descriptors.Levels
 
@@ -153,9 +153,9 @@ func (p *pool) recordPanic(v any) {
 	p.stop()
 }
 
-// next waits for a batch to visit or a job to scan. It returns neither if
-// there is no more work: that is so once all other workers wait, since no worker is
-// left that could find any. It also returns neither to a worker that it dismisses.
+// next waits for a batch to visit or a job to scan. It returns neither when there is no
+// more work. That is so once all other workers wait, too: none is left that could find any.
+// It also returns neither to a worker that it dismisses.
 func (p *pool) next(id int, w work) (*batch, *job) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -297,9 +297,8 @@ const (
 	headStart = 200 * time.Microsecond
 )
 
-// wake wakes or starts one worker if there is work for it. It may be called before
-// worker 0 has begun, since worker 0 then takes the work, and after all workers have
-// returned.
+// wake wakes or starts one worker if there is work for it. It may be called after all
+// workers have returned. Before worker 0 has begun it does nothing: worker 0 takes the work.
 func (p *pool) wake() {
 	p.mu.Lock()
 	if p.begun {
@@ -308,8 +307,8 @@ func (p *pool) wake() {
 	p.mu.Unlock()
 }
 
-// wakeAll lets all workers that wait look for work, and find out whether there will be
-// any.
+// wakeAll wakes all workers that wait. They look for work, and find out whether more will
+// come.
 func (p *pool) wakeAll() {
 	p.mu.Lock()
 	p.cond.Broadcast()
@@ -425,7 +424,7 @@ func (p *pool) stepAside() bool {
 func (p *pool) stepBack() {
 	p.mu.Lock()
 	p.aside--
-	p.cond.Broadcast() // one worker is too many now: if it waits, it is dismissed
+	p.cond.Broadcast() // one worker is too many now: one that waits is dismissed
 	p.mu.Unlock()
 }
 
@@ -486,8 +485,8 @@ func (p *pool) addBatch(b *batch) {
 	p.mu.Unlock()
 }
 
-// drain lists to their end all directories that are partly listed and that no
-// worker has, so that they hold no descriptors. It keeps what they list.
+// drain lists the directories in paused to their ends, so that they hold no descriptors.
+// Workers take what it finds later.
 func (p *pool) drain(w work) {
 	for !p.stopped.Load() {
 		p.mu.Lock()

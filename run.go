@@ -184,10 +184,10 @@ func (r *run) execute() error {
 }
 
 // pullGiven pulls the names of Options.Files and reports whether worker 0 is still to
-// be run. If the sequence has not returned after headStart, it may be waiting; worker 0
-// then begins on a goroutine of its own, for which the pool waits. It does not do so at
-// once: for a few names the goroutine would cost more than the names do, and after each
-// wait it would get its turn only after all goroutines that are ready.
+// be run. If the sequence has not returned after headStart, it may be waiting. Worker 0
+// then begins on a goroutine of its own, for which the pool waits. Worker 0 does not have
+// a goroutine from the start: for a few names it would cost more than the names do. And
+// after each wait of worker 0, all other goroutines that are ready would run first.
 func (r *run) pullGiven() (isDue bool) {
 	p := r.pool
 	p.wg.Add(1)
@@ -210,8 +210,7 @@ func (r *run) pullGiven() (isDue bool) {
 	return
 }
 
-// watch lets a cancel of the caller's context stop the pool. Once end has returned,
-// nothing does so any more.
+// watch lets a cancel of the caller's context stop the pool, until end has returned.
 func (r *run) watch() (end func()) {
 	if r.uncancellable {
 		return func() {}
