@@ -242,7 +242,7 @@ func (f *fdFile) Skip(n int64) bool {
 }
 
 // HasTrueSize is that of content.Sized.
-func (f *fdFile) HasTrueSize(s sys.Stat) bool { return f.dir.hasTrueSize(s) }
+func (f *fdFile) HasTrueSize(s sys.Stat) bool { return f.dir.HasTrueSize(s) }
 
 func (f *fdFile) Stat() (sys.Stat, error) { return sys.Fstat(f.fd) }
 

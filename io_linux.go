@@ -36,7 +36,7 @@ var _ directory = (*linuxDir)(nil)
 // A fileSystemID is what is known of the file system of a directory. 0 is unknown.
 type fileSystemID struct {
 	typ    atomic.Int64  // what fileSystem returns
-	device atomic.Uint64 // once hasTrueSize has asked
+	device atomic.Uint64 // once HasTrueSize has asked
 }
 
 func newDir(fd int, _ string) directory { return &linuxDir{fdDir: fdDir{fd: fd}} }
@@ -167,9 +167,8 @@ func (d *fdDir) fileSystem() int64 {
 	return typ
 }
 
-// hasTrueSize reports whether the size in s, of a file of d, is where its content ends:
-// the file system keeps sizes exact, and the file is on it, not mounted over the name.
-func (d *fdDir) hasTrueSize(s sys.Stat) bool {
+// HasTrueSize is that of content.Sized, for the files of d: the file system keeps sizes exact, and the file is on it, not mounted over the name.
+func (d *fdDir) HasTrueSize(s sys.Stat) bool {
 	switch d.fileSystem() {
 	case unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.F2FS_SUPER_MAGIC, unix.TMPFS_MAGIC:
 	default:
@@ -199,7 +198,7 @@ func diskOf(d directory) content.Dir {
 	}
 	switch dir.fileSystem() {
 	case unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC:
-		return content.Dir{FD: dir.fd, Kind: content.OnDiskForRings}
+		return content.Dir{FD: dir.fd, Kind: content.OnDiskForRings, Sizes: &dir.fdDir}
 	case unix.OVERLAYFS_SUPER_MAGIC, unix.F2FS_SUPER_MAGIC:
 		return content.Dir{FD: dir.fd, Kind: content.OnDisk}
 	}

@@ -174,12 +174,12 @@ func TestTrueSize(t *testing.T) {
 		s, err := sys.Fstat(d.(*linuxDir).fd)
 		require.NoError(t, err)
 		for range 2 {
-			require.Equal(t, want, d.(*linuxDir).hasTrueSize(s), "%#x", typ)
-			require.False(t, d.(*linuxDir).hasTrueSize(sys.Stat{Device: s.Device + 1}), "%#x", typ)
+			require.Equal(t, want, d.(*linuxDir).HasTrueSize(s), "%#x", typ)
+			require.False(t, d.(*linuxDir).HasTrueSize(sys.Stat{Device: s.Device + 1}), "%#x", typ)
 		}
 		d.close()
 		d = &linuxDir{fdDir: fdDir{fd: -1}}
-		require.False(t, d.(*linuxDir).hasTrueSize(sys.Stat{}), "%#x", typ)
+		require.False(t, d.(*linuxDir).HasTrueSize(sys.Stat{}), "%#x", typ)
 	}
 }
 

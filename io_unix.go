@@ -28,6 +28,6 @@ func (d *unixDir) close() { d.file.Close() }
 // A fileSystemID knows nothing: no system call says enough everywhere.
 type fileSystemID struct{}
 
-func (fileSystemID) hasTrueSize(sys.Stat) bool { return false }
+func (fileSystemID) HasTrueSize(sys.Stat) bool { return false }
 
 func diskOf(directory) content.Dir { return content.Dir{} }

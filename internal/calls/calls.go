@@ -15,6 +15,9 @@ type Call struct {
 	// first argument. If that call failed, Run does not make this one, which gets
 	// the same error.
 	Chained bool
+	// Unsure, unless 0, makes Run skip the call, which gets ECANCELED, unless the call before
+	// it has read fewer bytes than this, and a multiple of 512: see sys.IsWhole.
+	Unsure int
 	// Result is what the call returned, or its unix.Errno, negated.
 	Result int
 }
@@ -32,6 +35,12 @@ func Run(calls []Call) {
 	last := 0
 	for i := range calls {
 		c := &calls[i]
+		if c.Unsure > 0 {
+			if n := calls[i-1].Result; n <= 0 || n >= c.Unsure || n%512 != 0 {
+				c.Result = -int(unix.ECANCELED)
+				continue
+			}
+		}
 		first := c.Args[0]
 		if c.Chained {
 			if last < 0 {

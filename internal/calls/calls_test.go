@@ -64,3 +64,32 @@ func TestRunLetsOthersRun(t *testing.T) {
 	require.NoError(t, all[1].Err())
 	require.Equal(t, "x", string(buf))
 }
+
+// A call that says whether a file is whole is made where the read leaves that open.
+func TestRunAsksWhereAReadIsUnsure(t *testing.T) {
+	dir := t.TempDir()
+	var st unix.Stat_t
+	buf := make([]byte, 2048)
+	var pinner runtime.Pinner
+	defer pinner.Unpin()
+	pinner.Pin(&st)
+	pinner.Pin(&buf[0])
+	for size, asks := range map[int]bool{0: false, 511: false, 512: true, 513: false, 1024: true, 1536: false, 2048: false} {
+		name := filepath.Join(dir, "f")
+		require.NoError(t, os.WriteFile(name, make([]byte, size), 0o644))
+		path := append([]byte(name), 0)
+		pinner.Pin(&path[0])
+		all := []Call{
+			{Trap: unix.SYS_OPENAT, Args: [6]uintptr{0, uintptr(unsafe.Pointer(&path[0])), unix.O_RDONLY}},
+			{Trap: unix.SYS_READ, Args: [6]uintptr{1: uintptr(unsafe.Pointer(&buf[0])), 2: 1536}, Chained: true},
+			{Trap: unix.SYS_LSEEK, Chained: true, Unsure: 1536},
+			{Trap: unix.SYS_CLOSE, Chained: true},
+		}
+		Run(all)
+		require.Equal(t, asks, all[2].Err() == nil, size)
+		if !asks {
+			require.Equal(t, unix.ECANCELED, all[2].Err())
+		}
+		require.NoError(t, all[3].Err(), "it should be closed")
+	}
+}

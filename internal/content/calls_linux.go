@@ -18,13 +18,15 @@ const (
 	// once there is room for fewer.
 	readaheadSize = 32 << 10
 	callDepth     = 16
-	// perFile is how many calls a file takes: openat, preadv2 and close.
-	perFile = 3
+	// perFile is how many calls a file takes at most: openat, preadv2, fstat and close. The
+	// fstat is made if the size decides whether the file is whole.
+	perFile = 4
 )
 
 // A callGroup is a groupReader that makes several plain system calls in a row.
 type callGroup struct {
 	buf   [callDepth * readaheadSize / 2]byte // first, so that it begins with a page: see sys.IsWhole
+	limit int64                               // as Want.Limit
 	most  int                                 // bytes to ask for of a file; 0: metadata
 	want  int                                 // that the last read asked for, so that fewer are a whole file
 	birth bool                                // metadata with the time of birth
@@ -32,6 +34,7 @@ type callGroup struct {
 	parts [callDepth]unix.Iovec
 	stats [callDepth]unix.Stat_t
 	statx [callDepth]unix.Statx_t
+	whole [callDepth]bool // what was read of a file is certainly all of it
 }
 
 // callGroups are kept from run to run.
@@ -47,7 +50,7 @@ func newCallGroup(limit int64, statOnly, birth bool) (groupReader, int) {
 		}
 	}
 	a := callGroups.Get().(*callGroup)
-	a.most, a.birth = most, birth
+	a.limit, a.most, a.birth = limit, most, birth
 	return a, callDepth
 }
 
@@ -65,6 +68,10 @@ func (a *callGroup) read(d Dir, files []names.Name) bool {
 	}
 	size := len(a.buf) / len(files) &^ 511
 	a.want = min(a.most, size)
+	unsure := a.want
+	if sys.FstatCall == 0 || d.Sizes == nil {
+		unsure = 1 // never
+	}
 	n := 0
 	for i, name := range files {
 		p := uintptr(name.Pointer())
@@ -82,12 +89,27 @@ func (a *callGroup) read(d Dir, files []names.Name) bool {
 		a.parts[i].SetLen(a.want)
 		a.calls[n] = calls.Call{Trap: unix.SYS_OPENAT, Args: [6]uintptr{uintptr(d.FD), p, sys.FileFlags | unix.O_LARGEFILE}}
 		a.calls[n+1] = calls.Call{Trap: unix.SYS_PREADV2, Args: [6]uintptr{1: uintptr(unsafe.Pointer(&a.parts[i])), 2: 1, 5: unix.RWF_NOWAIT}, Chained: true}
-		a.calls[n+2] = calls.Call{Trap: unix.SYS_CLOSE, Chained: true}
+		a.calls[n+2] = calls.Call{Trap: sys.FstatCall, Args: [6]uintptr{1: uintptr(unsafe.Pointer(&a.stats[i]))}, Chained: true, Unsure: unsure}
+		a.calls[n+3] = calls.Call{Trap: unix.SYS_CLOSE, Chained: true}
 		n += perFile
 	}
 	calls.Run(a.calls[:n])
 	runtime.KeepAlive(files)
+	for i := range files {
+		a.whole[i] = a.most > 0 && a.isWhole(d, i)
+	}
 	return true
+}
+
+// isWhole reports whether what was read of file i of d, is certainly all of it.
+func (a *callGroup) isWhole(d Dir, i int) bool {
+	n := a.calls[perFile*i+1].Result
+	if n <= 0 || a.calls[perFile*i+2].Result != 0 {
+		return n > 0 && sys.IsWhole(n, a.want)
+	}
+	s := &a.stats[i]
+	return s.Size == int64(n) && s.Mode&unix.S_IFMT == unix.S_IFREG && (a.limit < 0 || s.Size <= a.limit) &&
+		d.Sizes.HasTrueSize(sys.Stat{Device: uint64(s.Dev)})
 }
 
 func (a *callGroup) get(i int, c *Content) bool {
@@ -103,12 +125,10 @@ func (a *callGroup) get(i int, c *Content) bool {
 		}
 		return c.SetStat("stat", s) == nil
 	}
-	n := a.calls[perFile*i+1].Result
-	if n <= 0 || !sys.IsWhole(n, a.want) {
-		return false
+	if a.whole[i] {
+		c.Data = unsafe.Slice(a.parts[i].Base, a.calls[perFile*i+1].Result)
 	}
-	c.Data = unsafe.Slice(a.parts[i].Base, n)
-	return true
+	return a.whole[i]
 }
 
 func (a *callGroup) isUncached(i int) bool {

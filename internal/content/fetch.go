@@ -73,8 +73,9 @@ const (
 // A Dir is a directory that several files are read of. The zero Dir is one of which
 // they are read one by one.
 type Dir struct {
-	FD   int
-	Kind Kind
+	FD    int
+	Kind  Kind
+	Sizes Sized // of its files; nil: not known
 }
 
 // HasRings reports whether an io_uring may be had now.

@@ -41,6 +41,9 @@ const (
 	// has read ahead. Otherwise, at the end of a small set, one worker would read many
 	// files while the others have nothing left to do.
 	ringShare = 8
+	// ringEven: one file in so many may have a size that is a multiple of 512 for a ring to
+	// be of use.
+	ringEven = 8
 	// readaheadPause is how many files a worker reads one by one when more than a
 	// quarter of the last readaheadDepth, or of the last group, had to be.
 	readaheadPause = 1024
@@ -66,12 +69,16 @@ type Groups struct {
 	cold   int  // those of these that were not in the page cache
 	seen   int  // files whose size is in bytes: all, but the older, the less they count
 	bytes  int
+	even   int // those of seen whose size is a multiple of 512
 }
 
 // Saw says that a file of n bytes was read, by whatever means.
 func (g *Groups) Saw(n int) {
 	if g.seen++; g.seen == readaheadDepth {
-		g.seen, g.bytes = g.seen/2, g.bytes/2
+		g.seen, g.bytes, g.even = g.seen/2, g.bytes/2, g.even/2
+	}
+	if n%512 == 0 && n > 0 {
+		g.even++
 	}
 	g.bytes += min(n, 4*readaheadAverage)
 }
@@ -135,6 +142,10 @@ func (g *Groups) next(s Source) int {
 	case g.average() > readaheadAverage:
 		return 0
 	}
+	if g.ring && g.isEven() {
+		g.Close()
+		g.tried, g.missed, g.cold = 0, 0, 0
+	}
 	if stop, cold := g.judge(); stop {
 		if !cold || !s.Uncached() {
 			g.pause()
@@ -147,6 +158,10 @@ func (g *Groups) next(s Source) int {
 	}
 	return min(g.depth, left, max(readaheadBytes/g.average(), AheadFrom/2))
 }
+
+// isEven reports whether many sizes are multiples of 512. With those an io_uring cannot
+// tell whether a file is whole, so that it would be opened again.
+func (g *Groups) isEven() bool { return g.even > g.seen/ringEven }
 
 // pause fetches nothing for a while.
 func (g *Groups) pause() { g.Wait = readaheadPause }
@@ -167,7 +182,7 @@ func (g *Groups) choose(s Source) {
 	if g.reader == nil {
 		g.reader, g.depth = newCallGroup(g.Limit, g.StatOnly, g.Birth)
 	}
-	if !g.NoRing && (g.filled >= ringAnyway || g.filled >= ringFrom && s.HasMuch()) {
+	if !g.NoRing && !g.isEven() && (g.filled >= ringAnyway || g.filled >= ringFrom && s.HasMuch()) {
 		g.NoRing = true // tried once
 		if ring := newRingGroup(g.Limit); ring != nil {
 			g.Close()

@@ -8,7 +8,9 @@ import (
 	"unsafe"
 
 	"github.com/fileproc/fileproc/internal/names"
+	"github.com/fileproc/fileproc/internal/sys"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // A file that fills what is read of it may be longer.
@@ -77,4 +79,81 @@ func TestGroupBuffersBeginAtAMultipleOf512(t *testing.T) {
 			require.Zero(t, uintptr(unsafe.Pointer(a.parts[i].Base))%512, "%d of %d", i, n)
 		}
 	}
+}
+
+// trueSizes is a Sized whose files have true sizes, or not.
+type trueSizes bool
+
+func (s trueSizes) HasTrueSize(sys.Stat) bool { return bool(s) }
+
+// A file whose size is a multiple of 512 is whole if its metadata says so, and the file system can be believed: it is not opened again.
+func TestGroupAsksForTheSize(t *testing.T) {
+	if sys.FstatCall == 0 {
+		t.Skip("no fstat here")
+	}
+	s := newShelf(t, false, 511, 512, 513, 1024, 4096, 8192, 16384, 2*readaheadSize)
+	if !isDisk(t, s.path) {
+		t.Skip("left out: no disk for rings")
+	}
+	s.dir.Kind = OnDiskForRings
+	for _, limit := range []int64{-1, 511, 4096, readaheadSize} {
+		for _, sizes := range []Sized{nil, trueSizes(false), trueSizes(true)} {
+			g, _ := newCallGroup(limit, false, false)
+			open := descriptorsOpen(t)
+			s.dir.Sizes = sizes
+			require.True(t, g.read(s.dir, s.names))
+			require.Equal(t, open, descriptorsOpen(t))
+			for i, want := range s.want {
+				n := len(want)
+				whole := n < readaheadSize && (limit < 0 || int64(n) <= limit) && (n%512 != 0 || sizes == trueSizes(true))
+				var c Content
+				require.Equal(t, whole, g.get(i, &c), "%d bytes, limit %d, %v", n, limit, sizes)
+				if whole {
+					require.Equal(t, want, c.Data)
+				}
+			}
+			g.close()
+		}
+	}
+}
+
+// What is not whole by its size, or is no regular file, is not delivered, though the read ended at a multiple of 512.
+func TestGroupComparesTheSize(t *testing.T) {
+	a := &callGroup{limit: -1, most: readaheadSize, want: readaheadSize}
+	a.calls[1].Result = 4096
+	d := Dir{Sizes: trueSizes(true)}
+	for _, c := range []struct {
+		mode  uint32
+		size  int64
+		whole bool
+	}{{unix.S_IFREG, 4096, true}, {unix.S_IFREG, 5000, false}, {unix.S_IFREG, 0, false}, {unix.S_IFBLK, 4096, false}} {
+		a.stats[0].Mode, a.stats[0].Size = c.mode, c.size
+		require.Equal(t, c.whole, a.isWhole(d, 0), "%+v", c)
+	}
+}
+
+// An io_uring cannot tell whether a file whose size is a multiple of 512 is whole. A worker that meets many makes calls instead.
+func TestGroupsOfSizesThatARingCannotTell(t *testing.T) {
+	g := Groups{Limit: -1, ring: true, depth: readaheadDepth, filled: 10 * ringAnyway, tried: readaheadDepth, missed: readaheadDepth, reader: &fakeGroup{}}
+	saw := func(files, size int) {
+		for range files {
+			g.Saw(size)
+		}
+	}
+	s := &entries{left: 1000}
+	saw(readaheadDepth, 511)
+	saw(readaheadDepth/ringEven/2, 512)
+	g.missed = 0
+	require.NotZero(t, g.next(s))
+	require.True(t, g.ring)
+	g.tried, g.missed = readaheadDepth, readaheadDepth
+	saw(readaheadDepth, 512)
+	require.Equal(t, callDepth, g.next(s), "without a pause")
+	require.False(t, g.ring)
+	require.Equal(t, callDepth, g.next(s))
+	require.False(t, g.ring || g.NoRing)
+	saw(4*readaheadDepth, 511)
+	g.next(s)
+	require.True(t, g.NoRing, "a ring is tried again")
+	g.Close()
 }

@@ -4,5 +4,9 @@ package sys
 
 import "golang.org/x/sys/unix"
 
-// FstatatCall is the system call that fills a unix.Stat_t, 0 if there is none.
-const FstatatCall = unix.SYS_NEWFSTATAT
+// FstatatCall and FstatCall are the system calls that fill a unix.Stat_t, 0 if there are
+// none.
+const (
+	FstatatCall = unix.SYS_NEWFSTATAT
+	FstatCall   = unix.SYS_FSTAT
+)

@@ -2,4 +2,7 @@
 
 package sys
 
-const FstatatCall = 0
+const (
+	FstatatCall = 0
+	FstatCall   = 0
+)
