@@ -9,6 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+const Backend = "generic"
+
 // OpenFlags are for an open that may meet something other than the listed file: it must not
 // wait for a FIFO's writer, nor make a terminal the process's own.
 const OpenFlags = unix.O_NONBLOCK | unix.O_NOCTTY

@@ -11,6 +11,7 @@ import (
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 func TestMemoryOfGroups(t *testing.T) {
@@ -41,6 +42,7 @@ func TestMemoryOfGroups(t *testing.T) {
 
 // A large buffer asks for huge pages: to give back others takes so long that a stop would be seen late.
 func TestLargeMemoryHasHugePages(t *testing.T) {
+	require.Equal(t, unix.MADV_HUGEPAGE, madvHugePage)
 	if _, err := os.Stat("/sys/kernel/mm/transparent_hugepage/enabled"); err != nil {
 		t.Skip("a kernel without huge pages: ", err)
 	}

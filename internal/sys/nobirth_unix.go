@@ -5,8 +5,12 @@ package sys
 import (
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func timesOf(st *syscall.Stat_t) (change, birth time.Time) {
 	return time.Unix(st.Ctim.Unix()), time.Time{}
 }
+
+func birthOf(*unix.Stat_t) time.Time { return time.Time{} }

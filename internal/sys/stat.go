@@ -29,3 +29,9 @@ func StatOfInfo(info fs.FileInfo) Stat {
 	addSystemStat(&s, info)
 	return s
 }
+
+var begun = time.Now() // the start of ProcessorTime where it counts elapsed time
+
+// Race says that borrowed buffers are overwritten when fn returns, so that a test under the
+// race detector notices a slice that fn has kept.
+var Race bool

@@ -8,6 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+const searchOnly = unix.O_PATH
+
 // StatxMask selects the fields that a Stat needs.
 const StatxMask = unix.STATX_BASIC_STATS | unix.STATX_BTIME
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"math"
+	"runtime"
 	"sync"
 	"syscall"
 	"time"
@@ -13,6 +14,11 @@ import (
 
 	"golang.org/x/sys/unix"
 )
+
+const NoFollow = 0
+
+func IsReparsePoint(fs.FileInfo) bool { return false }
+func IsRemote(fs.FileInfo) bool       { return false }
 
 // IsScarce reports whether err says that no descriptor is free.
 func IsScarce(err error) bool { return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) }
@@ -55,8 +61,8 @@ func AllocLarge(size int64) ([]byte, error) {
 		return nil, err
 	}
 	b := unsafe.Slice((*byte)(p), size+largeSkew)
-	if size >= hugeFrom {
-		adviseHuge(b)
+	if runtime.GOOS == "linux" && size >= hugeFrom {
+		_ = unix.Madvise(b, madvHugePage) // where there are none, or not enough, b gets other pages
 	}
 	return b[largeSkew:], nil
 }
@@ -66,6 +72,8 @@ const largeSkew = 16 // as content.skew
 // hugeFrom is the size in bytes from which memory should have huge pages: freeing
 // 32 MiB in pages of 4 KiB takes some 10 ms, for which a run that is stopped waits.
 const hugeFrom = 2 << 20
+
+const madvHugePage = 14 // unix.MADV_HUGEPAGE, which only Linux has
 
 // FreeLarge frees memory of AllocLarge. p must have the capacity that AllocLarge gave it.
 func FreeLarge(p []byte) {
@@ -81,4 +89,13 @@ func addSystemStat(s *Stat, info fs.FileInfo) {
 		s.Device, s.Inode = uint64(st.Dev), uint64(st.Ino)
 		s.ChangeTime, s.BirthTime = timesOf(st)
 	}
+}
+
+// ProcessorTime returns the processor time that this process has used, or elapsed time if the system does not tell.
+func ProcessorTime() time.Duration {
+	var used unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &used); err != nil {
+		return time.Since(begun)
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }

@@ -3,6 +3,9 @@ package sys
 import (
 	"io/fs"
 	"syscall"
+	"time"
+
+	"golang.org/x/sys/windows"
 )
 
 // NoFollow is the flag with which os.Root.OpenFile opens a link itself, 0
@@ -24,4 +27,16 @@ func IsRemote(info fs.FileInfo) bool { return hasAttribute(info, recallOnDataAcc
 func hasAttribute(info fs.FileInfo, attribute uint32) bool {
 	data, ok := info.Sys().(*syscall.Win32FileAttributeData)
 	return ok && data.FileAttributes&attribute != 0
+}
+
+// ProcessorTime returns the processor time that this process has used, or elapsed time if the system does not tell.
+func ProcessorTime() time.Duration {
+	var created, ended, kernel, user windows.Filetime
+	if err := windows.GetProcessTimes(windows.CurrentProcess(), &created, &ended, &kernel, &user); err != nil {
+		return time.Since(begun)
+	}
+	of := func(t windows.Filetime) time.Duration {
+		return time.Duration(int64(t.HighDateTime)<<32|int64(t.LowDateTime)) * 100 // a Filetime counts units of 100 ns
+	}
+	return of(kernel) + of(user)
 }

@@ -5,18 +5,19 @@ import (
 	"math"
 	"os"
 	"path"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
-
-	"golang.org/x/sys/unix"
 )
 
-// adviseHuge asks for huge pages. Where there are none, or not enough, p gets other pages.
-func adviseHuge(p []byte) { _ = unix.Madvise(p, unix.MADV_HUGEPAGE) }
-
-// MemoryOfGroup returns the lowest limit, in bytes, that this process's control groups set for memory.
-func MemoryOfGroup() int64 { return groupLimit(os.DirFS("/")) }
+// MemoryOfGroup returns the lowest limit, in bytes, that this process's control groups set for memory. Only Linux has such groups.
+func MemoryOfGroup() int64 {
+	if runtime.GOOS != "linux" {
+		return math.MaxInt64
+	}
+	return groupLimit(os.DirFS("/"))
+}
 
 // groupLimit returns the lowest limit of the memory groups that proc/self/cgroup names,
 // and of the groups above them, or math.MaxInt64. In a container the path is often that

@@ -11,6 +11,8 @@ import (
 	"syscall"
 )
 
+const Backend = "generic"
+
 // OpenFlags are the extra flags for opening files and directories.
 const OpenFlags = 0
 

@@ -2,7 +2,15 @@
 
 package sys
 
-import "time"
+import (
+	"io/fs"
+	"time"
+)
+
+const NoFollow = 0
+
+func IsReparsePoint(fs.FileInfo) bool { return false }
+func IsRemote(fs.FileInfo) bool       { return false }
 
 // ProcessorTime returns the elapsed time: this system does not report the processor time of a process.
 func ProcessorTime() time.Duration { return time.Since(begun) }

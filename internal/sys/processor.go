@@ -1,5 +1,0 @@
-package sys
-
-import "time"
-
-var begun = time.Now() // the start of ProcessorTime where it counts elapsed time

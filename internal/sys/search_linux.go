@@ -1,7 +1,0 @@
-//go:build !fileproc_generic
-
-package sys
-
-import "golang.org/x/sys/unix"
-
-const searchOnly = unix.O_PATH
