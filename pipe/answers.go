@@ -1,6 +1,7 @@
 package pipe
 
 import (
+	"context"
 	"errors"
 	"io"
 	"sync"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/internal/records"
 )
 
 const (
@@ -135,4 +137,27 @@ func (a *answers) close() {
 	if a.timer != nil {
 		a.timer.Stop()
 	}
+}
+
+// give yields the names in r, and answers the names that cannot be those of files below root.
+func (a *answers) give(ctx context.Context, r io.Reader, end byte, isFS bool, yield func(string) bool) error {
+	for record, err := range records.All(ctx, r, end) {
+		if err != nil {
+			return err
+		}
+		name := record
+		if end == '\n' {
+			name, err = parseName(record)
+		}
+		if err == nil {
+			err = checkName(name, isFS)
+		}
+		a.given(name)
+		if err != nil {
+			a.fail(name, err)
+		} else if !yield(name) {
+			return nil
+		}
+	}
+	return nil
 }

@@ -55,7 +55,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/fileproc/fileproc"
-	"github.com/fileproc/fileproc/internal/records"
 )
 
 // Main is the main function of a batch program. It parses the command line, where
@@ -250,27 +249,4 @@ func answerSkipped(opts *fileproc.Options, a *answers) {
 		}
 		a.skip(e.Rel())
 	}
-}
-
-// give yields the names in r, and answers the names that cannot be those of files below root.
-func (a *answers) give(ctx context.Context, r io.Reader, end byte, isFS bool, yield func(string) bool) error {
-	for record, err := range records.All(ctx, r, end) {
-		if err != nil {
-			return err
-		}
-		name := record
-		if end == '\n' {
-			name, err = parseName(record)
-		}
-		if err == nil {
-			err = checkName(name, isFS)
-		}
-		a.given(name)
-		if err != nil {
-			a.fail(name, err)
-		} else if !yield(name) {
-			return nil
-		}
-	}
-	return nil
 }

@@ -24,53 +24,6 @@ type config struct {
 	skipUnreadable bool // read skips the current file if the user may not read it
 }
 
-// ExcludesFile returns the path of core.excludesFile, by default git/ignore in
-// the user's configuration directory, or "" if the variable is set to nothing. A path that is
-// not absolute begins at the top of the work tree. ExcludesFile reads the
-// configuration of the system, the user and the repository, and the files that
-// these include, unconditionally or by gitdir. The returned file need not exist.
-func (r *Repository) ExcludesFile() (string, error) {
-	if r.top.FS != nil {
-		return "", nil
-	}
-	c := config{repo: r, home: os.Getenv("HOME")}
-	if c.home == "" {
-		c.home, _ = os.UserHomeDir()
-	}
-	c.home = absolute(c.home)
-	user := absolute(os.Getenv("XDG_CONFIG_HOME"))
-	if user == "" && c.home != "" {
-		user = filepath.Join(c.home, ".config")
-	}
-	var files []string
-	if !isTrue(os.Getenv("GIT_CONFIG_NOSYSTEM")) {
-		files = append(files, getenv("GIT_CONFIG_SYSTEM", "/etc/gitconfig"))
-	}
-	if user != "" {
-		c.excludesFile = filepath.Join(user, "git", "ignore")
-		files = append(files, getenv("GIT_CONFIG_GLOBAL", filepath.Join(user, "git", "config")))
-	}
-	if c.home != "" {
-		files = append(files, getenv("GIT_CONFIG_GLOBAL", filepath.Join(c.home, ".gitconfig")))
-	}
-	for _, file := range files {
-		c.skipUnreadable = file != os.Getenv("GIT_CONFIG_SYSTEM") && file != os.Getenv("GIT_CONFIG_GLOBAL")
-		if err := c.read(absolute(file), 0); err != nil {
-			return "", err
-		}
-	}
-	c.skipUnreadable = false
-	if err := c.read(filepath.Join(r.common, "config"), 0); err != nil {
-		return "", err
-	}
-	if c.worktreeConfig {
-		if err := c.read(filepath.Join(r.dir, "config.worktree"), 0); err != nil {
-			return "", err
-		}
-	}
-	return c.excludesFile, nil
-}
-
 // absolute returns the absolute path of a file that the environment names.
 func absolute(name string) string {
 	if name == "" {
