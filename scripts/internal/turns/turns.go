@@ -4,17 +4,17 @@
 package turns
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
 	"time"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/fileproc/fileproc/scripts/internal/fail"
 	"github.com/fileproc/fileproc/scripts/internal/measure"
 	"github.com/fileproc/fileproc/scripts/internal/record"
+	"golang.org/x/sys/unix"
 )
 
 // Do calls do for each side in each round. A different side goes first in each round.
@@ -117,66 +117,68 @@ type Measurement struct {
 // with one pass. A side whose first pass fails or does other work than the first side is left out, with a message; that of the first side
 // must not fail, and all later passes must do the same work.
 func (m Measurement) Compare(ctx context.Context, list ...Comparison) (records []record.Record, err error) {
-	err = fail.Try(func() {
-		want := make([]Pass, len(list))
-		for k := range list {
-			list[k], want[k] = m.warmUp(ctx, list[k])
+	want := make([]Pass, len(list))
+	for k := range list {
+		if list[k], want[k], err = m.warmUp(ctx, list[k]); err != nil {
+			return nil, err
 		}
-		for round := range m.Rounds {
-			for k, sides := range list {
-				got := make([]record.Record, len(sides))
-				for i := range sides {
-					i = (i + round) % len(sides)
-					got[i] = m.median(ctx, sides[i], want[k])
+	}
+	for round := range m.Rounds {
+		for k, sides := range list {
+			got := make([]record.Record, len(sides))
+			for i := range sides {
+				i = (i + round) % len(sides)
+				if got[i], err = m.median(ctx, sides[i], want[k]); err != nil {
+					return records, err
 				}
-				records = append(records, got...)
 			}
+			records = append(records, got...)
 		}
-	})
-	return records, err
+	}
+	return records, nil
 }
 
 // warmUp returns the sides that can be compared, and the work of the first.
-func (m Measurement) warmUp(ctx context.Context, all Comparison) (sides Comparison, want Pass) {
+func (m Measurement) warmUp(ctx context.Context, all Comparison) (sides Comparison, want Pass, err error) {
 	for i, s := range all {
-		err := fail.Try(func() {
-			p := m.one(ctx, s)
-			if i == 0 {
-				want = p
-			}
-			fail.On(p.Same(want))
-		})
-		if err == nil {
+		p, err := m.one(ctx, s)
+		if i == 0 {
+			want = p
+		}
+		if err = cmp.Or(err, p.Same(want)); err == nil {
 			sides = append(sides, s)
 			continue
 		}
-		fail.If(i == 0 || ctx.Err() != nil, "%s: %w", s.Name, err)
+		if i == 0 || ctx.Err() != nil {
+			return nil, want, fmt.Errorf("%s: %w", s.Name, err)
+		}
 		fmt.Fprintf(os.Stderr, "%s: %s: %s is left out: %v\n", m.Table, m.Data, s.Name, err)
 	}
-	return sides, want
+	return sides, want, nil
 }
 
-func (m Measurement) one(ctx context.Context, s Side) Pass {
-	fail.On(context.Cause(ctx))
-	if m.Before != nil {
-		fail.On(m.Before())
+func (m Measurement) one(ctx context.Context, s Side) (p Pass, err error) {
+	if err = context.Cause(ctx); err == nil && m.Before != nil {
+		err = m.Before()
 	}
-	p, err := s.Pass()
-	fail.On(err)
-	fail.If(p.Files == 0, "it saw no files")
-	return p
+	if err == nil {
+		p, err = s.Pass()
+	}
+	if err == nil && p.Files == 0 {
+		err = errors.New("it saw no files")
+	}
+	return p, err
 }
 
-func (m Measurement) median(ctx context.Context, s Side, want Pass) record.Record {
+func (m Measurement) median(ctx context.Context, s Side, want Pass) (record.Record, error) {
 	var wall, cpu []float64
-	err := fail.Try(func() {
-		for range m.Passes {
-			p := m.one(ctx, s)
-			fail.On(p.Same(want))
-			wall, cpu = append(wall, p.Wall/float64(p.Files)), append(cpu, p.CPU/float64(p.Files))
+	for range m.Passes {
+		p, err := m.one(ctx, s)
+		if err = cmp.Or(err, p.Same(want)); err != nil {
+			return record.Record{}, fmt.Errorf("%s: %w", s.Name, err)
 		}
-	})
-	fail.If(err != nil, "%s: %w", s.Name, err)
+		wall, cpu = append(wall, p.Wall/float64(p.Files)), append(cpu, p.CPU/float64(p.Files))
+	}
 	return record.Record{Table: m.Table, Data: m.Data, Who: s.Name, Version: s.Version, Files: want.Files,
-		Values: map[string]float64{record.Wall: measure.Median(wall), record.CPU: measure.Median(cpu)}}
+		Values: map[string]float64{record.Wall: measure.Median(wall), record.CPU: measure.Median(cpu)}}, nil
 }

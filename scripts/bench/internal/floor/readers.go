@@ -206,9 +206,7 @@ func inPool(goroutines int, read func(path string) error, dir string) error {
 // cat returns the work of as many goroutines as r has threads, each of which reads whole files with calls of size bytes.
 func (r *run) cat(size, flags int) turns.Work {
 	var files, bytes atomic.Int64
-	buffers := sync.Pool{New: func() any {
-		return new(fail.Must(unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)))
-	}}
+	var buffers sync.Pool
 	return func() (int, int64, error) {
 		err := inPool(r.threads, func(path string) error {
 			f, err := os.OpenFile(path, os.O_RDONLY|flags, 0)
@@ -216,7 +214,14 @@ func (r *run) cat(size, flags int) turns.Work {
 				return err
 			}
 			defer f.Close()
-			buffer := buffers.Get().(*[]byte)
+			buffer, isKept := buffers.Get().(*[]byte)
+			if !isKept {
+				pages, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+				if err != nil {
+					return err
+				}
+				buffer = &pages
+			}
 			defer buffers.Put(buffer)
 			files.Add(1)
 			for n := size; err == nil && n > 0 && n%512 == 0; bytes.Add(int64(n)) { // a direct read ends at the first odd offset
