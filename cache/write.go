@@ -54,11 +54,11 @@ var ErrNoStore = errors.New("the cache has no store")
 // flushed. The file is what it was before.
 var ErrDirty = errors.New("the cache is full of files that could not be flushed")
 
-// A writer writes to the store as one of the modes says. Its methods are for FS.WriteFile and FS.Remove.
+// A writer is what FS.WriteFile and FS.Remove do in one of the modes.
 type writer interface {
 	write(name string, data []byte) error
 	remove(name string) error
-	wait() // for writes that may have begun before Close refused more
+	wait() // returns when no write is under way that began before Close
 }
 
 // writes is the part of an FS that writes. The locks of the package, in their order:
@@ -219,8 +219,8 @@ func (d *direct) remove(name string) error {
 	return d.alone("remove", name, func() error { return d.c.removeStored(name) })
 }
 
-// alone calls do while nobody else writes name. It checks the name after it has waited for
-// that: Close waits for the writes that have passed the check, and later ones do not pass.
+// alone calls do while nobody else writes name. It checks the name once nobody else does:
+// Close waits for the writes that have passed the check, and makes later checks fail.
 func (d *direct) alone(op, name string, do func() error) error {
 	l := &d.names[maphash.String(d.seed, name)%uint64(len(d.names))]
 	l.lock(name)
@@ -281,7 +281,7 @@ func (b *back) remove(name string) error {
 	return c.makeDirty(d)
 }
 
-// alone calls do while no flush is under way. Like direct.alone, it checks the name after it has waited.
+// alone calls do while no flush is under way, and checks the name as direct.alone does.
 func (b *back) alone(op, name string, do func() error) error {
 	b.c.w.flushing.Lock()
 	defer b.c.w.flushing.Unlock()
@@ -291,7 +291,7 @@ func (b *back) alone(op, name string, do func() error) error {
 	return do()
 }
 
-func (b *back) wait() {} // the flush of Close has waited for such writes, in alone
+func (b *back) wait() {} // Close has flushed, and a flush waits for the writes in alone
 
 // writeStore writes to the store. Whatever happens there, nothing from before is served
 // from memory afterwards. If name was invalidated meanwhile, the written content is not
@@ -432,7 +432,7 @@ func (w *writes) drop(d *dirtyFile) {
 	}
 }
 
-// replaceDirty writes to the store a file that may be dirty, and no longer is then.
+// replaceDirty writes the file name to the store at once. If the file was dirty, it no longer is.
 func (c *FS) replaceDirty(name string, data []byte) error {
 	w := &c.w
 	w.mu.Lock()

@@ -46,9 +46,9 @@ type run[T any] struct {
 	report  fileproc.Report
 	workers []workerState[T]
 	inOrder bool // add gives all records to one buffer
-	notes   bool // note adds a record: Options.Deleted or a session will ask for the file
+	notes   bool // note adds records, since Options.Deleted or a session will ask for the files
 
-	// lookup is stored, or Session.lookup.
+	// lookup returns what is known of f. It is the method stored or, in a session, Session.lookup.
 	lookup func(w *workerState[T], f *fileproc.File, inode uint64) past
 
 	saved   atomic.Int64 // nanoseconds from begun to the last save
@@ -61,7 +61,7 @@ type run[T any] struct {
 
 // A workerState is used by one worker at a time.
 type workerState[T any] struct {
-	verdict  verdict           // of judgeUnread: if it is verdictTake, the next call is for that file
+	verdict  verdict           // what judgeUnread has returned; after verdictTake, the next call of visit is for the same file
 	outcome  cachefile.Outcome // the outcome to take
 	value    T                 // the result, if the outcome has one
 	dir      any               // the directory of the last file
@@ -72,7 +72,7 @@ type workerState[T any] struct {
 	_        [64]byte  // workers do not share cache lines
 }
 
-// addRecent adds e. The result may be in the worker's buffer.
+// addRecent adds e with a copy of its result, which may be in w.buf.
 func (w *workerState[T]) addRecent(e *recent) {
 	e.rec.Result = bytes.Clone(e.rec.Result)
 	w.recent = append(w.recent, e)
@@ -91,7 +91,7 @@ const (
 type past struct {
 	cachefile.View
 	isKnown bool
-	isYoung bool // the file was too new: equal metadata proves nothing
+	isYoung bool // the file was too new when its outcome was found: equal metadata proves nothing
 	held    any  // recent.value
 }
 
@@ -225,8 +225,8 @@ func (r *run[T]) enter(w *workerState[T], f *fileproc.File) {
 	}
 }
 
-// stored returns what the cache file has of f, and notes that f is still there. Inode is 0
-// if unknown.
+// stored returns what the cache file has of f, and marks that record as seen: f still
+// exists. Inode is 0 if unknown.
 func (r *run[T]) stored(w *workerState[T], f *fileproc.File, inode uint64) (p past) {
 	r.enter(w, f)
 	var n int
@@ -236,8 +236,9 @@ func (r *run[T]) stored(w *workerState[T], f *fileproc.File, inode uint64) (p pa
 	return p
 }
 
-// judgeUnread judges f by its metadata. If the verdict is verdictTake, f is not read. It
-// makes no path: a million paths take as long as all else.
+// judgeUnread judges f by its metadata. If the verdict is verdictTake, f is not read.
+// JudgeUnread does not compose the path of f: for a million files, that would take as long
+// as all else.
 func (r *run[T]) judgeUnread(w *workerState[T], f *fileproc.File) verdict {
 	r.enter(w, f)
 	if w.isOwnDir && r.isOwn(f.Name()) {
@@ -468,7 +469,8 @@ func (r *run[T]) add(f *fileproc.File, rec cachefile.Record) {
 	r.store.Add(w, rec)
 }
 
-// note notes that f, whose outcome was not kept, is there: in the store, or in a record to save if r.notes is set.
+// note notes that f exists, for which keep has added no record. It marks the record that the store has of f as seen. If there
+// is none and r.notes is set, it adds one without an outcome.
 func (r *run[T]) note(w *workerState[T], f *fileproc.File) {
 	if !r.lookup(w, f, 0).isKnown && r.notes {
 		r.add(f, cachefile.Noted(f.Rel()))

@@ -473,7 +473,7 @@ func (l *loop[T]) wait(ctx context.Context) bool {
 	return false
 }
 
-// A step is what the loop does between two bursts.
+// A step is what the loop does next.
 type step int
 
 const (
@@ -507,7 +507,7 @@ func (l *loop[T]) next(now time.Time) (step, time.Duration) {
 
 func isDue(at, now time.Time) bool { return !at.IsZero() && !at.After(now) }
 
-// markDue makes dirty all that is to be looked at now without an event: one burst looks at all of it.
+// markDue makes dirty the paths whose time has come, all at once: one burst looks at all of them.
 func (l *loop[T]) markDue(now time.Time) {
 	if isDue(l.settleAt, now) {
 		l.settleAt = time.Time{}

@@ -30,7 +30,9 @@ func StatOfInfo(info fs.FileInfo) Stat {
 	return s
 }
 
-var begun = time.Now() // the start of ProcessorTime where it counts elapsed time
+// begun is about when this process began. Where its processor time is not known, ProcessorTime
+// returns the time since then.
+var begun = time.Now()
 
 // Race says that borrowed buffers are overwritten when fn returns, so that a test under the
 // race detector notices a slice that fn has kept.
