@@ -92,6 +92,12 @@ func (e *existence) isBehindLink(rel string) bool {
 	return false
 }
 
+// standsForAll reports whether a run must look at all files because of rel: rel is root, too deep, or led through a link when an
+// event gave this path.
+func (e *existence) standsForAll(rel string) bool {
+	return rel == "." || !isShallow(rel) || e.isBehindLink(rel)
+}
+
 // isLoop reports whether rel is a link that leads to itself.
 func (e *existence) isLoop(rel string) bool {
 	_, err := fsinfo.EvalSymlinks(e.name(rel))

@@ -35,15 +35,16 @@ func newScope(all bool) *scope {
 	}
 }
 
-// put adds rel, whose look-up has found a directory, a file, something else, or err.
-func (sc *scope) put(rel string, isDir, isFile bool, err error) {
+// put adds the path of it by what the look-up has found: a directory, a file, something else, or an error.
+func (sc *scope) put(it lstat, there *existence) {
+	found := it.err == nil
 	switch {
-	case isDir:
-		sc.trees[rel] = true
-	case isFile, errors.Is(err, fs.ErrPermission): // the run yields the failure
-		sc.files[rel] = true
-	case err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR):
-		sc.missing[rel] = true
+	case found && it.info.IsDir():
+		sc.trees[it.rel] = true
+	case found && there.isFile(it.info.Mode()), errors.Is(it.err, fs.ErrPermission): // the run yields the failure
+		sc.files[it.rel] = true
+	case found || errors.Is(it.err, fs.ErrNotExist) || errors.Is(it.err, syscall.ENOTDIR):
+		sc.missing[it.rel] = true
 	default:
 		sc.all = true // it may be a directory
 	}

@@ -177,13 +177,12 @@ func (s *Session[T]) scopeOf(names []string) (*scope, error) {
 		if err != nil {
 			return nil, err
 		}
-		// An event in a directory may give the path through a link that has led there.
-		sc.all = sc.all || rel == "." || !isShallow(rel) || there.isBehindLink(rel)
+		sc.all = sc.all || there.standsForAll(rel)
 		rels = append(rels, rel)
 	}
 	for _, it := range there.lstatAll(rels, len(s.r.workers)) {
 		s.linked = s.linked || it.err == nil && fsinfo.Names(it.info) > 1
-		sc.put(it.rel, it.err == nil && it.info.IsDir(), it.err == nil && there.isFile(it.info.Mode()), it.err)
+		sc.put(it, there)
 	}
 	// A file may have been written by another of its names, even by a name that is missing by now.
 	sc.all = sc.all || s.linked && len(sc.files)+len(sc.missing) > 0
