@@ -133,7 +133,7 @@ func TestFewOpensUntilItIsKnownWhatTheyWaitFor(t *testing.T) {
 }
 
 // Cold, files are looked at in the order of the disk while directories are listed.
-func TestLooksAreInTheOrderOfTheDisk(t *testing.T) {
+func TestStatsAreInTheOrderOfTheDisk(t *testing.T) {
 	testtree.Set(t, &knobs.AlwaysCold, true)
 	sortChunks(t, 8)
 	for name, opts := range map[string]Options{
@@ -145,7 +145,7 @@ func TestLooksAreInTheOrderOfTheDisk(t *testing.T) {
 				w := &world{root: crowd(200, 0), perList: 10}
 				var mu sync.Mutex
 				lists, listsBefore := 0, 0
-				var looks []uint64
+				var statted []uint64
 				w.during = func(call, name string) {
 					if call == "list" {
 						time.Sleep(time.Second)
@@ -156,19 +156,19 @@ func TestLooksAreInTheOrderOfTheDisk(t *testing.T) {
 					case call == "list":
 						lists++
 					case call == "stat" && name != "root":
-						if len(looks) == 0 {
+						if len(statted) == 0 {
 							listsBefore = lists
 						}
-						looks = append(looks, uint64(crc32.ChecksumIEEE([]byte(name))))
+						statted = append(statted, uint64(crc32.ChecksumIEEE([]byte(name))))
 					}
 				}
 				opts.Workers = 2
 				out := w.process(t.Context(), opts, nil)
 				require.NoError(t, out.err)
 				require.Len(t, out.got, 200)
-				require.Len(t, looks, 200)
+				require.Len(t, statted, 200)
 				require.Equal(t, 4, listsBefore, "of 20, which give ten each")
-				require.True(t, slices.IsSorted(looks[:statFrom*chunkSize]))
+				require.True(t, slices.IsSorted(statted[:statFrom*chunkSize]))
 			})
 		})
 	}
@@ -505,12 +505,12 @@ func TestSlotBetweenLargeFiles(t *testing.T) {
 
 // A shelf is listedAhead, and counts.
 type shelf struct {
-	files, looks, fits int
+	files, toStat, fits int
 }
 
-func (s *shelf) addFiles(_ *node, look bool, files []names.Name, _ []uint64) {
-	if s.files += len(files); look {
-		s.looks += len(files)
+func (s *shelf) addFiles(_ *node, toStat bool, files []names.Name, _ []uint64) {
+	if s.files += len(files); toStat {
+		s.toStat += len(files)
 	}
 }
 
@@ -640,10 +640,10 @@ func TestWhatSlowCallsLeadTo(t *testing.T) {
 func TestQuickCallsOnADisk(t *testing.T) {
 	testtree.NotInColdMode(t, "which does not end")
 	testtree.Set(t, &knobs.SlowCall, 100*time.Microsecond)
-	for _, looks := range []bool{false, true} {
+	for _, statFirst := range []bool{false, true} {
 		for _, state := range []coldState{coldDisk, coldRemote} {
 			inBubble(t, func(t *testing.T) {
-				s := newColdStand(t, config{statFirst: looks})
+				s := newColdStand(t, config{statFirst: statFirst})
 				s.cold.state.Store(int32(state))
 				s.cold.pace.ReleaseCall(s.cold.pace.AcquireCall(s.ctx), knobs.SlowCall+1)
 				for k := range 3 * quickCalls {
@@ -651,7 +651,7 @@ func TestQuickCallsOnADisk(t *testing.T) {
 					s.await(0)
 					was := k+1 >= quickCalls && state == coldDisk
 					require.Equal(t, was, s.cold.pace.Calls() > callsAtFirst, k)
-					require.Equal(t, !(was && looks), s.cold.isOn(), k)
+					require.Equal(t, !(was && statFirst), s.cold.isOn(), k)
 				}
 				s.meter.lists.untimed = 0
 				s.await(knobs.SlowCall)
@@ -671,12 +671,12 @@ func TestWhatIsListedAhead(t *testing.T) {
 		config config
 		stage  stage
 		takes  bool
-		looks  bool
+		toStat bool
 	}{
 		{"content", config{}, stageListed, true, false},
 		{"names", config{noRead: true}, stageListed, false, false},
 		{"metadata", config{noRead: true, stat: true}, stageListed, true, true},
-		{"metadata was looked at", config{noRead: true, stat: true}, stageAsked, false, false},
+		{"metadata is known", config{noRead: true, stat: true}, stageAsked, false, false},
 		{"to be asked", config{statFirst: true}, stageListed, true, true},
 		{"asked", config{statFirst: true}, stageAsked, true, false},
 		{"asked about names", config{statFirst: true, files: slices.Values([]string{})}, stageListed, false, false},
@@ -701,8 +701,8 @@ func TestWhatIsListedAhead(t *testing.T) {
 					}
 					require.Equal(t, left, s.files, c.name)
 					require.Equal(t, left, n.refs-1)
-					require.Equal(t, c.looks && left > 0, s.looks > 0, c.name)
-					require.Equal(t, c.looks, s.cold.statsNext(b), c.name)
+					require.Equal(t, c.toStat && left > 0, s.toStat > 0, c.name)
+					require.Equal(t, c.toStat, s.cold.statsNext(b), c.name)
 				}
 			}
 		}

@@ -35,16 +35,16 @@ func sortChunks(t *testing.T, size int) {
 
 // An orderModel says what a diskOrder must do, from sorted slices and plain sums.
 type orderModel struct {
-	q     *diskOrder
-	max   int // listings
-	stack []*job
-	ahead []*job         // of directories listed ahead
-	last  uint64         // inode of the directory of ahead that was taken last
-	files []listedFile   // to be read
-	looks [][]listedFile // to be looked at, in the runs in which they were sorted
-	fresh []listedFile   // to be looked at, and not sorted
-	bytes int            // of files, since there were none
-	full  bool
+	q      *diskOrder
+	max    int // listings
+	stack  []*job
+	ahead  []*job         // of directories listed ahead
+	last   uint64         // inode of the directory of ahead that was taken last
+	files  []listedFile   // to be read
+	toStat [][]listedFile // in the chunks in which they were sorted
+	fresh  []listedFile   // to stat, and not sorted
+	bytes  int            // of files, since there were none
+	full   bool
 
 	partly []*job // taken and not listed to the end
 	given  map[string]int
@@ -74,7 +74,7 @@ func (m *orderModel) dirBytes() (n int) {
 	return n
 }
 
-func (m *orderModel) left() int { return len(m.files) + len(slices.Concat(m.looks...)) + len(m.fresh) }
+func (m *orderModel) left() int { return len(m.files) + len(slices.Concat(m.toStat...)) + len(m.fresh) }
 
 // mayGiveAll reports whether take must give a window if there are files.
 func (m *orderModel) mayGiveAll() bool {
@@ -83,7 +83,7 @@ func (m *orderModel) mayGiveAll() bool {
 
 // mayLook reports whether take must give a window of files to be looked at.
 func (m *orderModel) mayLook() bool {
-	return m.mayGiveAll() && len(m.looks)+len(m.fresh) > 0 || len(m.partly) > 0 && len(m.looks) >= statFrom
+	return m.mayGiveAll() && len(m.toStat)+len(m.fresh) > 0 || len(m.partly) > 0 && len(m.toStat) >= statFrom
 }
 
 // nextDir takes the directory that take must give out of the model, or returns nil.
@@ -145,19 +145,19 @@ func (m *orderModel) requireWindow(t *testing.T, b *batch, pending int) {
 // requireLooks wants a window of the sorted files, or of all. It ends between two parts of the table of inodes.
 func (m *orderModel) requireLooks(t *testing.T, b *batch, pending int) {
 	if m.mayGiveAll() && len(m.fresh) > 0 {
-		m.looks, m.fresh = append(m.looks, m.fresh), nil
+		m.toStat, m.fresh = append(m.toStat, m.fresh), nil
 	}
-	all := slices.Concat(m.looks...)
+	all := slices.Concat(m.toStat...)
 	slices.SortStableFunc(all, compareOnDisk)
 	size := 0
 	for size < min(len(all), maxToStat) && (size < content.WindowMax || all[size].shares(all[size-1])) {
 		size++
 	}
 	all = m.requireFirst(t, b, all, size, pending)
-	for i, run := range m.looks {
-		m.looks[i] = slices.DeleteFunc(run, func(f listedFile) bool { return !slices.Contains(all, f) })
+	for i, chunk := range m.toStat {
+		m.toStat[i] = slices.DeleteFunc(chunk, func(f listedFile) bool { return !slices.Contains(all, f) })
 	}
-	m.looks = slices.DeleteFunc(m.looks, func(run []listedFile) bool { return len(run) == 0 })
+	m.toStat = slices.DeleteFunc(m.toStat, func(chunk []listedFile) bool { return len(chunk) == 0 })
 	m.forget()
 }
 
@@ -238,19 +238,19 @@ func (m *orderModel) addJob(j *job) {
 	}
 }
 
-func (m *orderModel) addFiles(t *testing.T, n *node, look bool, files []names.Name, inodes []uint64) {
+func (m *orderModel) addFiles(t *testing.T, n *node, toStat bool, files []names.Name, inodes []uint64) {
 	m.bytes += dirCost
 	for i, name := range files {
 		f := listedFile{inodes[i], name, n}
-		if !look {
+		if !toStat {
 			m.files = append(m.files, f)
 		} else if m.fresh = append(m.fresh, f); len(m.fresh) == chunkSize {
-			m.looks, m.fresh = append(m.looks, m.fresh), nil
+			m.toStat, m.fresh = append(m.toStat, m.fresh), nil
 		}
 		m.bytes += fileCost + len(name.String()) + 1
 	}
 	m.full = m.full || m.dirBytes()+m.bytes >= maxListedAhead
-	m.q.addFiles(n, look, files, inodes)
+	m.q.addFiles(n, toStat, files, inodes)
 	clear(files) // the caller reuses both
 	clear(inodes)
 }
@@ -272,7 +272,7 @@ func TestDiskOrderIsItsModel(t *testing.T) {
 	boundListedAhead(t, 4000)
 	sortChunks(t, 3)
 	seed := rand.Uint64()
-	filled, abandoned, looked := 0, 0, 0
+	filled, abandoned, statted := 0, 0, 0
 	for history := range 300 {
 		r := rand.New(rand.NewPCG(seed, uint64(history)))
 		m := newOrderModel([]int{0, 1, 2, 7, content.WindowMax}[r.IntN(5)])
@@ -288,7 +288,7 @@ func TestDiskOrderIsItsModel(t *testing.T) {
 				m.list(t, r)
 			default:
 				if m.mayLook() && !m.mayGiveAll() {
-					looked++
+					statted++
 				}
 				m.take(t)
 			}
@@ -315,10 +315,10 @@ func TestDiskOrderIsItsModel(t *testing.T) {
 	}
 	require.Positive(t, filled, "this tests nothing unless the bound is reached")
 	require.Positive(t, abandoned)
-	require.Positive(t, looked, "none is looked at while directories are listed")
+	require.Positive(t, statted, "none is given to stat while directories are listed")
 }
 
-// TestDiskOrderSortsByDeviceAndInode: over several runs of files, each sorted when it is full.
+// TestDiskOrderSortsByDeviceAndInode: over several chunks of files, each sorted when it is full.
 func TestDiskOrderSortsByDeviceAndInode(t *testing.T) {
 	m := newOrderModel(content.WindowMax)
 	m.q.cold.setOn(true)
@@ -441,7 +441,7 @@ func TestMemoryLimitOfGo(t *testing.T) {
 // What is pending is never more than take gives, so that no worker is woken for nothing, and nothing only if there is nothing.
 func TestDiskOrderPromisesNoMoreThanItGives(t *testing.T) {
 	sortChunks(t, maxToStat/statFrom)
-	for _, looks := range []int{0, 1, maxToStat - 1, maxToStat, maxToStat + 1, maxToStat + 2*tableInodes, maxToStat + (statFrom-1)*chunkSize + 1} {
+	for _, toStat := range []int{0, 1, maxToStat - 1, maxToStat, maxToStat + 1, maxToStat + 2*tableInodes, maxToStat + (statFrom-1)*chunkSize + 1} {
 		for _, reads := range []int{0, content.WindowMax, content.WindowMax + 1} {
 			for _, dirs := range []int{0, 2, 5} {
 				for _, listed := range []int{0, 1, 3} {
@@ -458,7 +458,7 @@ func TestDiskOrderPromisesNoMoreThanItGives(t *testing.T) {
 							}
 						}
 						n := &node{}
-						for k, files := range []int{looks, reads} {
+						for k, files := range []int{toStat, reads} {
 							q.addFiles(n, k == 0, make([]names.Name, files), make([]uint64, files))
 						}
 						q.add(nil, scanResult{subs: slices.Repeat([]*job{jobFor("", 0)}, dirs)})
@@ -471,9 +471,9 @@ func TestDiskOrderPromisesNoMoreThanItGives(t *testing.T) {
 								break
 							}
 						}
-						require.LessOrEqual(t, pending, given, "%d to look at, %d to read, %d directories, %d listed", looks, reads, dirs, listed)
+						require.LessOrEqual(t, pending, given, "%d to stat, %d to read, %d directories, %d listed", toStat, reads, dirs, listed)
 						require.Equal(t, given > 0, pending > 0)
-						if dirs == 0 && listed == 0 && looks*reads == 0 || looks+reads == 0 {
+						if dirs == 0 && listed == 0 && toStat*reads == 0 || toStat+reads == 0 {
 							require.Equal(t, given, pending, "no less, if it is all files or all directories")
 						}
 					}
@@ -485,17 +485,17 @@ func TestDiskOrderPromisesNoMoreThanItGives(t *testing.T) {
 
 // Files that were looked at are not looked at again: a window of those to be read is at the stage that follows.
 func TestDiskOrderStages(t *testing.T) {
-	for _, look := range []bool{false, true} {
+	for _, toStat := range []bool{false, true} {
 		q := &diskOrder{cold: new(coldMode), readStage: stageAsked}
-		q.addFiles(&node{}, look, make([]names.Name, 1), make([]uint64, 1))
+		q.addFiles(&node{}, toStat, make([]names.Name, 1), make([]uint64, 1))
 		b, _ := q.take(0, 1)
-		require.Equal(t, map[bool]stage{false: stageAsked, true: stageListed}[look], b.stage)
+		require.Equal(t, map[bool]stage{false: stageAsked, true: stageListed}[toStat], b.stage)
 		q.reuse(b)
-		q.addFiles(&node{}, !look, make([]names.Name, 1), make([]uint64, 1))
+		q.addFiles(&node{}, !toStat, make([]names.Name, 1), make([]uint64, 1))
 		again, _ := q.take(0, 1)
 		require.Same(t, b, again, "its memory is used again")
 		require.Len(t, again.entries, 1)
-		require.Equal(t, map[bool]stage{true: stageAsked, false: stageListed}[look], again.stage)
+		require.Equal(t, map[bool]stage{true: stageAsked, false: stageListed}[toStat], again.stage)
 	}
 }
 

@@ -174,7 +174,7 @@ func (c *crew) scan(n *node) scanResult {
 		}
 		c.found += got.files
 		if c.dirs.cold.isOn() {
-			c.dirs.addFiles(n, c.looks(n), b.entries, inodesOf(b.entries))
+			c.dirs.addFiles(n, c.toStat(n), b.entries, inodesOf(b.entries))
 			b = nil
 		}
 	}
@@ -190,7 +190,7 @@ func (c *crew) scan(n *node) scanResult {
 }
 
 // looks says that every third directory has files to be looked at.
-func (c *crew) looks(n *node) bool { return len(n.name.String())%3 == 0 }
+func (c *crew) toStat(n *node) bool { return len(n.name.String())%3 == 0 }
 
 // inodesOf gives names numbers in no order.
 func inodesOf(entries []names.Name) (inodes []uint64) {
@@ -204,7 +204,7 @@ func (c *crew) visit(w int, b *batch, i int) {
 	if c.dirs.cold.isOn() && !b.isWindow() { // as worker.listAhead
 		all := int64(len(b.entries))
 		if from := b.next.Swap(all); from < all {
-			c.dirs.addFiles(b.node, c.looks(b.node), b.entries[from:], inodesOf(b.entries[from:]))
+			c.dirs.addFiles(b.node, c.toStat(b.node), b.entries[from:], inodesOf(b.entries[from:]))
 			c.pool.wake()
 		}
 	}
