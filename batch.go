@@ -78,6 +78,7 @@ func (b *batch) reset() {
 type scanResult struct {
 	batch *batch  // files; nil if there were none
 	subs  []*job  // directories to be listed, and links to be resolved
+	part  *job    // unless nil, lists a part of what the job has listed so far
 	spans []*span // ordered: all that the job has found, when it is over
 	state scanState
 }

@@ -265,6 +265,19 @@ func (c *coldMode) maxListings() int {
 	return c.pace.Calls()
 }
 
+// mostParts is how many parts of a directory are listed at a time from a disk. More would wait so
+// long for a disk of 3,000 requests a second that the pace took it for one with a single head.
+const mostParts = 4
+
+// partsWanted returns how many jobs may be partly listed for a directory to be listed in parts, and
+// whether they wait for a disk.
+func (c *coldMode) partsWanted() (most int, onDisk bool) {
+	if c.now().isDisk() {
+		return min(c.pace.Calls(), mostParts), true
+	}
+	return math.MaxInt, false
+}
+
 // listsQuickly is called when directories come from the page cache. The next slow call
 // undoes what it does.
 func (c *coldMode) listsQuickly() {

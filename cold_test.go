@@ -142,7 +142,7 @@ func TestStatsAreInTheOrderOfTheDisk(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
-				w := &world{root: crowd(200, 0), perList: 10}
+				w := &world{root: crowd(200, 0), perList: 10, single: true}
 				var mu sync.Mutex
 				lists, listsBefore := 0, 0
 				var statted []uint64

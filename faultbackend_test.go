@@ -46,7 +46,9 @@ type world struct {
 	calls  int
 	opens  int
 	open   int
-	most   int // handles open at once
+	most   int  // handles open at once
+	parts  int  // of directories that have been halved
+	single bool // no directory can be
 	wrong  []string
 	maxAsk int // the longest buffer of a read
 	listed map[*listing][][]byte
@@ -236,7 +238,8 @@ func listFails(at int, err error) func(*object) {
 type worldDir struct {
 	w       *world
 	o       *object
-	at      int // entries listed
+	at      int // the entry to be listed next
+	end     int // where the listing ends, of a part; 0: the end of the directory
 	lists   int
 	listing bool // a list is running
 	closed  bool
@@ -268,7 +271,11 @@ func (d *worldDir) list(l *listing) (bool, error) {
 	if n == 0 {
 		n = 3
 	}
-	end := min(d.at+n, len(d.o.kids))
+	last := len(d.o.kids)
+	if d.end > 0 {
+		last = d.end
+	}
+	end := min(d.at+n, last)
 	fails := d.o.listErr != nil && (d.lists == d.o.failAt || d.o.failAt < 0)
 	if fails {
 		end = d.at + (end-d.at)/2
@@ -278,7 +285,7 @@ func (d *worldDir) list(l *listing) (bool, error) {
 	d.lists++
 	more := len(got) > 0
 	if d.w.eager {
-		more = end < len(d.o.kids)
+		more = end < last
 	}
 	d.w.mu.Unlock()
 	d.w.mu.Lock()
@@ -303,6 +310,27 @@ func (d *worldDir) list(l *listing) (bool, error) {
 		return false, &sys.Error{Op: "getdents64", Err: d.o.listErr}
 	}
 	return more, nil
+}
+
+// halve is that of divisible, however little is left.
+func (d *worldDir) halve(int64) (directory, bool) {
+	end := len(d.o.kids)
+	if d.end > 0 {
+		end = d.end
+	}
+	if d.w.single || d.w.called(&d.closed, "halve", d.o.name) != nil || end-d.at < 2 || d.w.take() != nil {
+		return nil, false
+	}
+	if d.listing {
+		d.w.objectTo("%s is halved while it is listed", d.o.name)
+	}
+	middle := (d.at + end) / 2
+	latter := &worldDir{w: d.w, o: d.o, at: middle, end: end, lists: 1, run: d.run}
+	d.end = middle
+	d.w.mu.Lock()
+	d.w.parts++
+	d.w.mu.Unlock()
+	return latter, true
 }
 
 func (d *worldDir) openDir(name names.Name) (directory, error) {

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -311,6 +312,111 @@ func TestFaultsListingFailsHalfWay(t *testing.T) {
 			require.EqualValues(t, 1+2*at+1, out.report.Directories, "x itself was not listed to its end")
 		})
 	}
+}
+
+// A directory that workers list in parts, in the cold mode, is one directory: each entry comes once, whatever the number of entries,
+// and it is listed if all parts are, or fails once.
+func TestInvariant1DirectoryInParts(t *testing.T) {
+	testtree.Set(t, &knobs.AlwaysCold, true)
+	parts := 0
+	for _, n := range []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 30, 100} {
+		tree := func() *object {
+			x := folder("x")
+			for i := range n {
+				x.kids = append(x.kids, file(fmt.Sprint("f", i), fmt.Sprint(i)))
+				if i%7 == 3 {
+					x.kids = append(x.kids, folder(fmt.Sprint("d", i), file("in", fmt.Sprint("in", i))))
+				}
+			}
+			return folder("", x)
+		}
+		everyWorld(t, tree, func(t *testing.T, w *world, workers int) {
+			out := w.process(t.Context(), Options{Workers: workers}, nil)
+			require.NoError(t, out.err)
+			w.requireSound(t, out)
+			require.Equal(t, w.contents(), out.got)
+			require.EqualValues(t, 2+(n+3)/7, out.report.Directories)
+			require.Zero(t, out.report.Failed)
+			parts += w.parts
+			if workers == 1 {
+				require.Zero(t, w.parts, "no other worker could list them")
+			}
+		})
+	}
+	require.NotZero(t, parts)
+	for from := range 20 {
+		lists := 0
+		everyWorld(t, func() *object { return ofFiles(40) }, func(t *testing.T, w *world, workers int) {
+			var mu sync.Mutex
+			lists = 0
+			w.fails = func(_ int, what string) error {
+				mu.Lock()
+				defer mu.Unlock()
+				if what == "list" {
+					lists++
+				}
+				if what == "list" && lists > from {
+					return errBroken
+				}
+				return nil
+			}
+			out := w.process(t.Context(), Options{Workers: workers}, nil)
+			require.NoError(t, out.err)
+			w.requireSound(t, out)
+			if lists > from {
+				require.Equal(t, []int64{1, 0}, []int64{out.report.Failed, out.report.Directories}, "however many parts fail")
+			}
+		})
+	}
+}
+
+// ofFiles is a directory of n files.
+func ofFiles(n int) *object {
+	root := folder("")
+	for i := range n {
+		root.kids = append(root.kids, file(fmt.Sprint("f", i), fmt.Sprint(i)))
+	}
+	return root
+}
+
+// Parts are listed where no filter, rule or order needs the whole listing first.
+func TestWhatIsListedInParts(t *testing.T) {
+	testtree.Set(t, &knobs.AlwaysCold, true)
+	for name, c := range map[string]struct {
+		opts  Options
+		parts bool
+	}{
+		"all":         {Options{}, true},
+		"metadata":    {Options{ReadSize: NoRead, Stat: true}, true},
+		"ignore":      {Options{IgnoreFiles: []string{".ignore"}}, false},
+		"marked":      {Options{SkipMarked: []string{"CACHEDIR.TAG"}}, false},
+		"one worker":  {Options{Workers: 1}, false},
+		"given names": {Options{Files: slices.Values([]string{"f0", "f1"})}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				w := &world{root: ofFiles(100)}
+				if c.opts.Workers == 0 {
+					c.opts.Workers = 4
+				}
+				out := w.process(t.Context(), c.opts, nil)
+				require.NoError(t, out.err)
+				if require.Equal(t, c.parts, w.parts > 0); c.parts {
+					require.Len(t, out.got, 100)
+				}
+				out.got = nil // those of metadata have no content
+				w.requireSound(t, out)
+			})
+		})
+	}
+	inBubble(t, func(t *testing.T) {
+		w := &world{root: ofFiles(100)}
+		for _, err := range Stream(t.Context(), "root", Options{Workers: 4, Ordered: true, openRoot: w.openRoot}, func(f *File) (string, error) { return f.Rel(), nil }) {
+			require.NoError(t, err)
+		}
+		require.Zero(t, w.parts, "in order")
+		require.Zero(t, w.open)
+	})
 }
 
 // A file that Select has looked at may change like any other.

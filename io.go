@@ -69,6 +69,13 @@ type metadataList interface {
 	listedStat(name names.Name) (sys.Stat, bool)
 }
 
+// A divisible is a directory whose listing can go on in two directories at the same time.
+type divisible interface {
+	// halve ends the listing in the middle of what is left, and returns a directory that lists
+	// the rest. It returns false if that is impossible, or if fewer than least bytes are left.
+	halve(least int64) (latter directory, ok bool)
+}
+
 // A gitDir is a directory of the operating system, which may be the top of a repository.
 type gitDir interface {
 	// gitAt returns an At that reaches git's files from the open directory. If it

@@ -3,6 +3,9 @@
 package fileproc
 
 import (
+	"bytes"
+	"cmp"
+	"math"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -29,9 +32,14 @@ type linuxDir struct {
 	waits bool          // a call of getdents64 took long
 	begun bool          // list has been called
 	whole *wholeListing // unless nil, the directory is listed whole
+	at    int64         // the position of the next entry
+	end   int64         // unless 0, the position where the listing ends: d lists a part of the directory
 }
 
-var _ directory = (*linuxDir)(nil)
+var (
+	_ directory = (*linuxDir)(nil)
+	_ divisible = (*linuxDir)(nil)
+)
 
 // A fileSystemID is what is known of the file system of a directory. 0 is unknown.
 type fileSystemID struct {
@@ -71,20 +79,17 @@ func (d *linuxDir) list(l *listing) (bool, error) {
 	// avoids waking other workers for a listing that is over.
 	for buf := l.recordBuffer(); len(buf) > listingSize/2; {
 		ask := shortCall
-		if d.waits {
+		if d.waits && d.end == 0 {
 			ask = len(buf)
 		}
 		start := time.Now()
-		n, err := getdents(d.fd, buf[:ask], l.addRecord)
-		d.waits = d.waits || time.Since(start) > 10*knobs.SlowCall
+		n, err := d.getdents(buf[:ask], l.addRecord)
+		took := time.Since(start)
+		d.waits = d.waits || took > 10*knobs.SlowCall
 		switch {
-		case sys.IsInterrupted(err) && first: // the next call of list begins again, and decides anew whether to list whole
+		case sys.IsInterrupted(err) && first:
 			l.reset()
-			if _, e := unix.Seek(d.fd, 0, unix.SEEK_SET); e != nil {
-				return false, &sys.Error{Op: "lseek", Err: e}
-			}
-			d.begun = false
-			return false, err
+			return false, d.beginAgain(err)
 		case sys.IsInterrupted(err) && len(l.entries) > 0: // the next call of list goes on
 			return true, nil
 		case err != nil:
@@ -102,9 +107,22 @@ func (d *linuxDir) list(l *listing) (bool, error) {
 		if n == 0 {
 			return false, nil
 		}
+		if d.end > 0 && took > knobs.SlowCall { // a call of list, too, is to wait for one block only: see pace.Disk
+			return true, nil
+		}
 		buf = buf[n:]
 	}
 	return true, nil
+}
+
+// beginAgain lets the next call of list begin again, and decide anew whether to list whole. It
+// returns why, or why that is impossible.
+func (d *linuxDir) beginAgain(why error) error {
+	if _, err := unix.Seek(d.fd, 0, unix.SEEK_SET); err != nil {
+		return &sys.Error{Op: "lseek", Err: err}
+	}
+	d.begun = false
+	return why
 }
 
 func (l *listing) addRecord(r dirent.Record) error {
@@ -129,22 +147,51 @@ var (
 	statx      = unix.Statx
 )
 
-// getdents calls add for each record of the next getdents64 until add fails. It
-// returns how many bytes of buf the records take, and 0 at the end.
-func getdents(fd int, buf []byte, add func(dirent.Record) error) (int, error) {
-	n, err := sys.IgnoringEINTR(func() (int, error) { return getdents64(fd, buf) })
-	for records := buf[:max(n, 0)]; len(records) > 0 && err == nil; {
+// getdents calls add for each record of the next getdents64 until add fails or the listing
+// ends. It returns how many bytes of buf the records take, and 0 at the end.
+func (d *linuxDir) getdents(buf []byte, add func(dirent.Record) error) (int, error) {
+	n, err := sys.IgnoringEINTR(func() (int, error) { return getdents64(d.fd, buf) })
+	for first, records := true, buf[:max(n, 0)]; len(records) > 0 && err == nil; first = false {
 		var r dirent.Record
-		if r, records, err = dirent.Next(records); err == nil {
-			if err := add(r); err != nil {
-				return n, err
+		if r, records, err = dirent.Next(records); err != nil {
+			break
+		}
+		ends := d.end > 0 && r.Off >= d.end
+		if ends && first { // the others are where the record before says
+			if behind, err := d.isBehindEnd(r); behind || err != nil {
+				return 0, err
 			}
+		}
+		if err := add(r); err != nil {
+			return n, err
+		}
+		if d.at = r.Off; ends {
+			return 0, nil
 		}
 	}
 	if err != nil {
 		err = &sys.Error{Op: "getdents64", Err: err}
 	}
 	return n, err
+}
+
+// isBehindEnd reports whether the entry r, before which d's part has no more entries, is not in
+// that part either: entries between may have been removed.
+func (d *linuxDir) isBehindEnd(r dirent.Record) (behind bool, err error) {
+	if _, err = unix.Seek(d.fd, d.end, unix.SEEK_SET); err != nil {
+		return false, &sys.Error{Op: "lseek", Err: err}
+	}
+	rest := linuxDir{fdDir: fdDir{fd: d.fd}}
+	for n, buf := 1, make([]byte, shortCall); n > 0 && err == nil && !behind && rest.at <= r.Off; {
+		n, err = rest.getdents(buf, func(e dirent.Record) error {
+			behind = behind || bytes.Equal(e.Name, r.Name)
+			return nil
+		})
+	}
+	if err != nil { // the call may be made again
+		_, _ = unix.Seek(d.fd, d.at, unix.SEEK_SET)
+	}
+	return behind, err
 }
 
 // unknownFileSystem is what fileSystem returns if fstatfs fails.
@@ -203,4 +250,40 @@ func diskOf(d directory) content.Dir {
 		return content.Dir{FD: dir.fd, Kind: content.OnDisk}
 	}
 	return content.Dir{}
+}
+
+// halve is that of divisible. The file system must allow a seek to any position, also to one that
+// it has not given, must keep the positions of entries, and must list entries in their order.
+func (d *linuxDir) halve(least int64) (directory, bool) {
+	var (
+		st   unix.Stat_t
+		last = int64(math.MaxInt64)
+	)
+	typ := d.fileSystem()
+	switch {
+	case unix.Fstat(d.fd, &st) != nil:
+		return nil, false
+	case typ == unix.XFS_SUPER_MAGIC:
+		last = st.Size / 8 // positions are offsets, in units of 8 bytes
+	case typ != unix.EXT4_SUPER_MAGIC || d.at <= math.MaxUint32:
+		return nil, false // on ext4 positions are hashes of names: of 63 bits, unless they are small
+	}
+	latter := &linuxDir{begun: true, end: cmp.Or(d.end, math.MaxInt64)}
+	end := min(latter.end, last)
+	latter.at = d.at/2 + end/2
+	left := float64(end-d.at) / float64(last) * float64(st.Size)
+	if latter.at <= d.at || left < float64(least) {
+		return nil, false
+	}
+	var err error
+	if latter.fd, err = sys.Openat(d.fd, names.Dot, sys.DirFlags); err != nil {
+		return nil, false
+	}
+	if _, err = unix.Seek(latter.fd, latter.at, unix.SEEK_SET); err != nil {
+		unix.Close(latter.fd)
+		return nil, false
+	}
+	latter.typ.Store(typ)
+	d.end = latter.at
+	return latter, true
 }

@@ -259,11 +259,11 @@ func TestReadDirInHalves(t *testing.T) {
 	p.list(halveFrom)
 	require.False(t, p.over)
 	first := part{blocks: p.blocks, block: p.block}.len()
-	var latter part
-	if !p.halve(&latter) {
+	latter := p.halve()
+	if latter == nil {
 		var st unix.Statfs_t
 		require.NoError(t, unix.Statfs(dir, &st))
-		hashed := st.Type == unix.EXT4_SUPER_MAGIC && p.at > math.MaxUint32
+		hashed := st.Type == unix.EXT4_SUPER_MAGIC && p.dir.at > math.MaxUint32
 		require.False(t, hashed || st.Type == unix.XFS_SUPER_MAGIC)
 		t.Logf("left out: one descriptor on file systems of type %#x", st.Type)
 		return
@@ -306,17 +306,113 @@ func TestReadDirOfManyEntriesThatChange(t *testing.T) {
 	}
 	defer wg.Wait()
 	defer stop.Store(true)
+	testtree.Set(t, &knobs.AlwaysCold, true)
 	for range 20 {
 		entries, err := ReadDir(dir)
 		require.NoError(t, err)
-		seen := map[string]int{}
+		seen, run := map[string]int{}, map[string]int{}
 		for _, e := range entries {
 			seen[e.Name()]++
 		}
+		for e, err := range Walk(t.Context(), dir, Options{Workers: 4}) { // in parts
+			require.NoError(t, err)
+			run[e.Name()]++
+		}
 		for _, name := range names {
-			require.Equal(t, 1, seen[name], name)
+			require.Equal(t, [2]int{1, 1}, [2]int{seen[name], run[name]}, name)
 		}
 	}
+}
+
+// The positions of entries say which part each belongs to, those of several entries at one position too, and of the first entry behind
+// some that were removed.
+func TestPartsEndAtPositions(t *testing.T) {
+	t.Cleanup(func() { getdents64 = unix.Getdents })
+	positions := []int64{5, 10, 20, 20, 20, 30, 40} // of the entries; each record has that of the next
+	const last = 100
+	getdents64 = func(fd int, buf []byte) (n int, err error) {
+		from, err := unix.Seek(fd, 0, unix.SEEK_CUR)
+		for i, at := range positions {
+			if at < from || n+24 > len(buf) {
+				continue
+			}
+			record := buf[n : n+24]
+			clear(record)
+			next := append(positions, last)[i+1]
+			binary.NativeEndian.PutUint64(record[8:], uint64(next))
+			binary.NativeEndian.PutUint16(record[16:], 24)
+			record[18], record[19] = dirent.Regular, byte('a'+i)
+			n += 24
+		}
+		unix.Seek(fd, last, unix.SEEK_SET)
+		return n, err
+	}
+	f, err := os.CreateTemp(t.TempDir(), "") // has a position
+	require.NoError(t, err)
+	defer f.Close()
+	for _, c := range []struct {
+		at, end int64
+		want    string
+	}{
+		{0, 10, "a"}, {0, 11, "ab"}, {0, 20, "ab"}, {0, 21, "abcde"}, {0, 30, "abcde"}, {0, 41, "abcdefg"}, {0, math.MaxInt64, "abcdefg"},
+		{6, 10, ""}, {10, 20, "b"}, {11, 20, ""}, {11, 21, "cde"}, {20, 30, "cde"}, {21, 25, ""}, {31, 40, ""}, {31, 41, "g"}, {41, 50, ""},
+	} {
+		d, got := &linuxDir{fdDir: fdDir{fd: int(f.Fd())}, at: c.at, end: c.end}, ""
+		_, err := f.Seek(c.at, 0)
+		require.NoError(t, err)
+		for n := 1; n > 0; {
+			n, err = d.getdents(make([]byte, 1024), func(r dirent.Record) error {
+				got += string(r.Name)
+				return nil
+			})
+			require.NoError(t, err)
+		}
+		require.Equal(t, c.want, got, "from %d to %d", c.at, c.end)
+	}
+}
+
+// Wherever a directory is divided, each entry is in one part.
+func TestInvariant1PartsHaveEachEntryOnce(t *testing.T) {
+	dir, names := plantNames(t)
+	random := rand.New(rand.NewSource(1))
+	most := 0
+	for range 100 {
+		root, err := openRoot(dir)
+		require.NoError(t, err)
+		parts, seen := []*linuxDir{root.(*linuxDir)}, map[string]int{}
+		var l listing
+		list := func(i int) (more bool) {
+			more, err := parts[i].list(&l)
+			require.NoError(t, err)
+			for _, e := range l.entries {
+				seen[string(e.name)]++
+			}
+			l.reset()
+			return more
+		}
+		list(0)
+		over := map[int]bool{}
+		for range random.Intn(60) {
+			i := random.Intn(len(parts))
+			over[i] = over[i] || random.Intn(4) == 0 && !list(i)
+			if latter, ok := parts[i].halve(0); ok && !over[i] {
+				parts = append(parts, latter.(*linuxDir))
+			} else if ok {
+				latter.close()
+			}
+		}
+		for i, p := range parts {
+			for !over[i] && list(i) {
+			}
+			p.close()
+		}
+		require.Len(t, seen, len(names))
+		for name, n := range seen {
+			require.Equal(t, 1, n, name)
+		}
+		most = max(most, len(parts))
+	}
+	t.Logf("up to %d parts", most)
 }
 
 // The kernel lists no such names since 5.4; before, a damaged image could.
@@ -743,8 +839,8 @@ func TestReadDirInHalvesOnlyIfLong(t *testing.T) {
 	for _, typ := range []int64{unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC} {
 		p := part{dir: &linuxDir{fdDir: fdDir{fd: -1}}}
 		p.dir.typ.Store(typ)
-		require.False(t, p.halve(new(part)), "there is no such descriptor")
-		require.Zero(t, p.end)
+		require.Nil(t, p.halve(), "there is no such descriptor")
+		require.Zero(t, p.dir.end)
 	}
 }
 

@@ -73,7 +73,7 @@ func (d *linuxDir) listWhole(l *listing) (more bool, err error) {
 			return true, nil
 		}
 	case isFull && len(w.entries) == 0 && !ends(): // the rest of this listing is given at once
-		n, err := getdents(d.fd, l.recordBuffer(), func(r dirent.Record) error {
+		n, err := d.getdents(l.recordBuffer(), func(r dirent.Record) error {
 			if _, ok := w.seen[string(r.Name)]; ok {
 				return nil
 			}
@@ -115,7 +115,7 @@ func (d *linuxDir) listMore(w *wholeListing, buf []byte) error {
 	// A change endangers the entry at which one call ends and the next begins. With fewer
 	// bytes per call than in the listing before, it is another entry.
 	buf = buf[:len(buf)-(w.listings-1)*len(buf)/8]
-	n, err := getdents(d.fd, buf, w.addRecord)
+	n, err := d.getdents(buf, w.addRecord)
 	if sys.IsInterrupted(err) {
 		return err
 	}

@@ -2,6 +2,7 @@ package fileproc
 
 import (
 	"io/fs"
+	"sync/atomic"
 
 	"github.com/fileproc/fileproc/internal/names"
 )
@@ -56,7 +57,24 @@ func (alwaysReady) end()          {}
 
 // A foundDir is the source of a directory that a listing has found, and of root. Other
 // sources of directories embed it. Its other methods are in scan.go.
-type foundDir struct{ alwaysReady }
+type foundDir struct {
+	alwaysReady
+	parts *parts // unless nil, the job lists one of them
+}
+
+// parts are jobs that list a directory together.
+type parts struct {
+	of     *node
+	left   atomic.Int32 // those that have not come to their ends
+	failed atomic.Bool
+}
+
+// end says that a part has ended, and reports whether the whole directory has. P may be nil: the
+// directory has one part.
+func (p *parts) end() bool { return p == nil || p.left.Add(-1) == 0 }
+
+// fail says that a part has failed, and reports whether it is the first.
+func (p *parts) fail() bool { return p == nil || !p.failed.Swap(true) }
 
 // newJob returns a job for a copy of n, in one allocation.
 func newJob(n node, s source) *job {

@@ -198,6 +198,15 @@ func (p *pool) hasMuch() bool {
 	return len(p.paused) > 0 || len(p.ready)+p.queue.pending(p.partly, p.maxListings) >= muchLeft
 }
 
+// wantsPart reports whether a worker that has nothing to do could go on with one more job, unless
+// most jobs are partly listed. If mayStart is set, a worker could be started for it, too.
+func (p *pool) wantsPart(most int, mayStart bool) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return (p.idle > 0 || mayStart && p.started < p.limit) && p.partly < min(most, p.maxListings) &&
+		len(p.paused)+p.queue.pending(p.partly, p.maxListings) == 0
+}
+
 // addLate adds the late jobs, if there are any. It is called with p.mu
 // held, by a worker that counts as busy while p.late runs without p.mu.
 func (p *pool) addLate() bool {
@@ -469,6 +478,10 @@ func (p *pool) publish(j *job, r scanResult) {
 }
 
 func (p *pool) add(j *job, r scanResult) {
+	if r.part != nil {
+		p.paused = append(p.paused, r.part)
+		p.partly++
+	}
 	if r.state == scanMore {
 		p.paused = append(p.paused, j)
 	} else {

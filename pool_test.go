@@ -1145,6 +1145,32 @@ func TestPoolHasMuch(t *testing.T) {
 	}
 }
 
+// A part is wanted for a worker that waits, or may be started, if nothing else is left and few jobs are partly listed.
+func TestPoolWantsPart(t *testing.T) {
+	for _, tt := range []struct {
+		idle, started, partly, most int
+		mayStart                    bool
+		paused, dirs                int
+		want                        bool
+	}{
+		{1, 2, 1, 100, false, 0, 0, true},
+		{0, 2, 1, 100, false, 0, 0, false},
+		{0, 2, 1, 100, true, 0, 0, false},
+		{0, 1, 1, 100, true, 0, 0, true},
+		{0, 1, 1, 100, false, 0, 0, false},
+		{1, 2, 1, 100, false, 1, 0, false},
+		{1, 2, 1, 100, false, 0, 1, false},
+		{1, 2, 2, 2, false, 0, 0, false},
+		{1, 2, 1, 2, false, 0, 0, true},
+		{1, 2, 3, 100, false, 0, 0, false},
+	} {
+		c := newCrew(oneDirectory(1), 2, 3)
+		c.pool.idle, c.pool.started, c.pool.partly = tt.idle, tt.started, tt.partly
+		c.dirs.stack, c.pool.paused = make([]*job, tt.dirs), make([]*job, tt.paused)
+		require.Equal(t, tt.want, c.pool.wantsPart(tt.most, tt.mayStart), "%+v", tt)
+	}
+}
+
 // Workers take new directories before they join in visiting a batch, but for those in the place of others, and join where most is
 // left. Whoever visits it learns of that.
 func TestPoolJoins(t *testing.T) {

@@ -13,7 +13,6 @@ import (
 	"github.com/fileproc/fileproc/internal/dirent"
 	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/sys"
-	"golang.org/x/sys/unix"
 )
 
 // listedName is an fs.DirEntry of ReadDir.
@@ -44,7 +43,7 @@ func readDir(name string) ([]fs.DirEntry, error) {
 	defer d.close()
 	p := &part{dir: d.(*linuxDir), name: &name}
 	var (
-		latter part
+		latter *part
 		wg     sync.WaitGroup
 	)
 	p.list(2) // the second buffer says whether there is more
@@ -54,14 +53,16 @@ func readDir(name string) ([]fs.DirEntry, error) {
 		p.listWhole()
 	}
 	p.list(halveFrom - 2)
-	if !p.over && p.halve(&latter) {
-		defer latter.dir.close()
-		wg.Go(func() { latter.list(math.MaxInt) })
+	if !p.over {
+		if latter = p.halve(); latter != nil {
+			defer latter.dir.close()
+			wg.Go(func() { latter.list(math.MaxInt) })
+		}
 	}
 	p.list(math.MaxInt)
 	wg.Wait()
 	blocks, err := append(p.blocks, p.block), p.err
-	if err == nil {
+	if err == nil && latter != nil {
 		blocks, err = append(append(blocks, latter.blocks...), latter.block), latter.err
 	}
 	if err != nil {
@@ -70,12 +71,10 @@ func readDir(name string) ([]fs.DirEntry, error) {
 	return listedEntries(blocks), err
 }
 
-// A part is the entries of a directory from the position of dir up to the position end.
+// A part is the entries of a directory that dir lists.
 type part struct {
 	dir  *linuxDir
 	name *string
-	at   int64 // the position of the next entry
-	end  int64 // 0: the end of the directory
 	over bool
 	err  error
 
@@ -92,14 +91,11 @@ func (p *part) list(buffers int) {
 		if p.over {
 			return
 		}
-		n, err := getdents(p.dir.fd, l.recordBuffer(), p.addRecord)
+		n, err := p.dir.getdents(l.recordBuffer(), p.addRecord)
 		for sys.IsInterrupted(err) { // package os repeats the call for ever, too
-			n, err = getdents(p.dir.fd, l.recordBuffer(), p.addRecord)
+			n, err = p.dir.getdents(l.recordBuffer(), p.addRecord)
 		}
-		p.over = n == 0 || err != nil
-		if err != errPartEnds {
-			p.err = err
-		}
+		p.over, p.err = n == 0 || err != nil, err
 	}
 }
 
@@ -121,18 +117,19 @@ func (p *part) listWhole() {
 	p.over = true
 }
 
-// errPartEnds is the error of addRecord at the last entry of a part.
-var errPartEnds = errors.New("fileproc: end of the part")
-
 func (p *part) addRecord(r dirent.Record) error {
-	p.at = r.Off
-	if !names.IsDot(r.Name) {
-		if err := p.add(listedEntry{r.Name, sys.DirentType(r.Type), r.Ino}); err != nil {
-			return err
-		}
+	if names.IsDot(r.Name) {
+		return nil
 	}
-	if p.end > 0 && p.at >= p.end {
-		return errPartEnds
+	return p.add(listedEntry{r.Name, sys.DirentType(r.Type), r.Ino})
+}
+
+// halve returns the latter half of p, or nil if there is no gain or no descriptor.
+func (p *part) halve() *part {
+	if runtime.GOMAXPROCS(0) > 1 {
+		if d, ok := p.dir.halve(0); ok {
+			return &part{dir: d.(*linuxDir), name: p.name}
+		}
 	}
 	return nil
 }
@@ -158,40 +155,6 @@ func (p *part) add(l listedEntry) error {
 	}
 	p.block = append(p.block, e)
 	return nil
-}
-
-// halve makes latter the latter half of p, with a descriptor of its own, and reports
-// whether it could. The file system must allow a seek to any position, also to one that it
-// has not given, must keep the positions of entries, and must list entries in their order.
-func (p *part) halve(latter *part) bool {
-	if runtime.GOMAXPROCS(0) == 1 {
-		return false
-	}
-	var last int64
-	switch p.dir.fileSystem() {
-	case unix.EXT4_SUPER_MAGIC:
-		last = math.MaxInt64 // positions are hashes of names, of 63 bits
-	case unix.XFS_SUPER_MAGIC:
-		var st unix.Stat_t
-		_ = unix.Fstat(p.dir.fd, &st) // an error leaves the size at 0: then there is no middle
-		last = st.Size / 8            // positions are offsets, in units of 8 bytes
-	}
-	middle := p.at/2 + last/2
-	if middle <= p.at {
-		return false
-	}
-	fd, err := sys.Openat(p.dir.fd, names.Dot, sys.DirFlags)
-	if err != nil {
-		return false
-	}
-	// Without hashes, or with hashes of 31 bits, ext4 refuses a position like middle.
-	if off, err := unix.Seek(fd, middle, unix.SEEK_SET); err != nil || off != middle {
-		unix.Close(fd)
-		return false
-	}
-	*latter = part{dir: &linuxDir{fdDir: fdDir{fd: fd}}, name: p.name, at: middle, end: p.end}
-	p.end = middle
-	return true
 }
 
 // listedEntries makes one slice of all entries once their number is known. To grow the

@@ -239,7 +239,42 @@ func (d foundDir) refuse(w *worker, j *job, v verdict) {
 	}
 }
 
-func (d foundDir) list(s *scanner) (more bool) { return s.listDir() }
+func (d foundDir) list(s *scanner) (more bool) {
+	if s.parts = d.parts; s.parts != nil {
+		s.node = s.parts.of
+	}
+	if more = s.listDir(); more {
+		s.divide()
+	}
+	return more
+}
+
+// leastHalved is how many bytes of a directory are halved at least: some 1,500 entries.
+const leastHalved = 64 << 10
+
+// divide makes a job of the latter half of what is left of the listing, if a worker has nothing to
+// do. Ext4 reads the blocks of a directory one after the other, in an order that is none on the
+// disk. So several workers that each wait for a block take a fraction of the time.
+func (s *scanner) divide() {
+	w, j := s.w, s.job
+	d, ok := s.dir.(divisible)
+	if !ok || j.buffer != nil || w.short != nil || !w.pool.wantsPart(w.cold.partsWanted()) {
+		return
+	}
+	latter, ok := d.halve(leastHalved)
+	if !ok {
+		return
+	}
+	if s.parts == nil {
+		s.parts = &parts{of: s.node}
+		s.parts.left.Store(1)
+		j.source = foundDir{parts: s.parts}
+	}
+	s.parts.left.Add(1)
+	s.part = newJob(s.node.child(names.Dot, s.node.inode), j.source)
+	s.part.phase, s.part.pinned, s.part.needsParent = jobListing, true, true
+	w.dirs.insert(s.part.node, latter)
+}
 
 // A rootFile is the source of a root that leads to a file.
 type rootFile struct{ foundDir }
@@ -310,9 +345,11 @@ func (s *scanner) listDir() (more bool) {
 			e := sys.AsError("readdir", err).(*sys.Error)
 			err = &sys.Error{Op: e.Op, Err: sys.Changed{Err: e.Err}}
 		}
-		w.foundFailedDir(n, err)
+		if s.parts.fail() {
+			w.foundFailedDir(n, err)
+		}
 		return false
-	case !more:
+	case !more && s.parts.end():
 		w.counts.directories++
 	}
 	return more
@@ -331,7 +368,10 @@ func (s *scanner) result(more bool) scanResult {
 		b.reset()
 		w.spare, b = b, nil
 	}
-	r, refs := scanResult{subs: s.subs}, 0
+	r, refs := scanResult{subs: s.subs, part: s.part}, 0
+	if s.part != nil {
+		refs++
+	}
 	for _, sub := range s.subs {
 		if sub.needsParent {
 			refs++
@@ -357,7 +397,7 @@ func (s *scanner) result(more bool) scanResult {
 	} else {
 		s.job.end(&w.dirs)
 	}
-	s.batch = nil // it is the caller's now; if end panics before this, finish counts its entries
+	s.batch, s.part = nil, nil // it is the caller's now; if end panics before this, finish counts its entries
 	return r
 }
 

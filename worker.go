@@ -167,6 +167,8 @@ type scanner struct {
 	subs  []*job       // directories to be listed
 	links []names.Name // symbolic links to be resolved
 	spans []spanAt     // ordered: the directories, among the files
+	parts *parts       // of which the job is one, or nil
+	part  *job         // another, which the scan has made
 
 	givenSpans []*span // ordered: the names of Options.Files, in place of batch and spans
 }
