@@ -846,14 +846,21 @@ func TestReadDirInHalvesOnlyIfLong(t *testing.T) {
 
 // Files are read together where that helps: on what is a disk, through rings only where these are of use.
 func TestDiskOf(t *testing.T) {
-	for typ, kind := range map[int64]content.Dir{
-		unix.EXT4_SUPER_MAGIC: {FD: 7, Kind: content.OnDiskForRings}, unix.XFS_SUPER_MAGIC: {FD: 7, Kind: content.OnDiskForRings}, unix.BTRFS_SUPER_MAGIC: {FD: 7, Kind: content.OnDiskForRings},
-		unix.OVERLAYFS_SUPER_MAGIC: {FD: 7, Kind: content.OnDisk}, unix.F2FS_SUPER_MAGIC: {FD: 7, Kind: content.OnDisk},
-		unix.TMPFS_MAGIC: {}, unix.FUSE_SUPER_MAGIC: {}, unix.NFS_SUPER_MAGIC: {}, unknownFileSystem: {},
+	for typ, kind := range map[int64]content.Kind{
+		unix.EXT4_SUPER_MAGIC: content.OnDiskForRings, unix.XFS_SUPER_MAGIC: content.OnDiskForRings, unix.BTRFS_SUPER_MAGIC: content.OnDiskForRings,
+		unix.OVERLAYFS_SUPER_MAGIC: content.OnDisk, unix.F2FS_SUPER_MAGIC: content.OnDisk,
+		unix.TMPFS_MAGIC: content.NotOnDisk, unix.FUSE_SUPER_MAGIC: content.NotOnDisk, unix.NFS_SUPER_MAGIC: content.NotOnDisk, unknownFileSystem: content.NotOnDisk,
 	} {
 		d := &linuxDir{fdDir: fdDir{fd: 7}}
 		d.typ.Store(typ)
-		require.Equal(t, kind, diskOf(d), "%#x", typ)
+		want := content.Dir{Kind: kind}
+		if kind != content.NotOnDisk {
+			want.FD = 7
+		}
+		if kind == content.OnDiskForRings { // there, sizes are true
+			want.Sizes = &d.fdDir
+		}
+		require.Equal(t, want, diskOf(d), "%#x", typ)
 	}
 	require.Equal(t, content.Dir{}, diskOf(nil))
 }
