@@ -370,6 +370,23 @@ func TestInvariant1DirectoryInParts(t *testing.T) {
 	}
 }
 
+// The parts of a directory whose own files alone are given are without its subdirectories, too.
+func TestFilesOfOneDirectoryInParts(t *testing.T) {
+	testtree.Set(t, &knobs.AlwaysCold, true)
+	inBubble(t, func(t *testing.T) {
+		x := folder("x")
+		for i := range 100 {
+			x.kids = append(x.kids, file(fmt.Sprint("f", i), ""), folder(fmt.Sprint("d", i), file("in", "")))
+		}
+		w := &world{root: folder("", x)}
+		got, err := Process(t.Context(), "root", Options{Workers: 4, Files: slices.Values([]string{"x/."}), openRoot: w.openRoot}, relOf)
+		require.NoError(t, err)
+		require.Len(t, got, 100)
+		require.NotZero(t, w.parts)
+		require.Zero(t, w.open)
+	})
+}
+
 // ofFiles is a directory of n files.
 func ofFiles(n int) *object {
 	root := folder("")

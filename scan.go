@@ -272,7 +272,7 @@ func (s *scanner) divide() {
 	}
 	s.parts.left.Add(1)
 	s.part = newJob(s.node.child(names.Dot, s.node.inode), j.source)
-	s.part.phase, s.part.pinned, s.part.needsParent = jobListing, true, true
+	s.part.phase, s.part.flat, s.part.pinned, s.part.needsParent = jobListing, j.flat, true, true
 	w.dirs.insert(s.part.node, latter)
 }
 
