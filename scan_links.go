@@ -10,17 +10,6 @@ import (
 	"github.com/fileproc/fileproc/internal/sys"
 )
 
-// foundLinks is the source of symbolic links: its entries are what they lead to.
-type foundLinks struct{ *linkSet }
-
-// newLinksJob returns a job for links that a scan of n has found.
-func newLinksJob(l *links, n *node, found []names.Name) *job {
-	set := &linkSet{links: l, names: found}
-	j := newJob(n.by(set), foundLinks{set})
-	set.node = j.node
-	return j
-}
-
 func (l foundLinks) admit(*worker, *job) verdict { return verdict{} }
 
 // open resolves the links. If one of them cannot be resolved for long, that link is a

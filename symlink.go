@@ -86,6 +86,18 @@ func (s *linkSet) resolve() (err error) {
 	return err
 }
 
+// foundLinks is the source of symbolic links: its entries are what they lead to. Its methods
+// are in scan_links.go.
+type foundLinks struct{ *linkSet }
+
+// newLinksJob returns a job for links that a scan of n has found.
+func newLinksJob(l *links, n *node, found []names.Name) *job {
+	set := &linkSet{links: l, names: found}
+	j := newJob(n.by(set), foundLinks{set})
+	set.node = j.node
+	return j
+}
+
 // A linkedDir is the way to a directory behind a link.
 type linkedDir struct {
 	foundDir
