@@ -139,28 +139,3 @@ func (w *worker) tellSkipped(why SkipReason, n *node, name string, typ fs.FileMo
 	}
 	w.short.after(func() { w.failures.oneAtATime(func() { w.calls.onSkip(w, n, name, typ, why) }) })
 }
-
-// show lets OnProgress see w's counts.
-func (w *worker) show() {
-	if w.calls.onProgress == nil {
-		return
-	}
-	w.shown.Lock()
-	w.shown.counts = w.counts
-	w.shown.Unlock()
-}
-
-// shownCounts adds up what the workers show. Abandoned is known only at the end.
-func (s *shared) shownCounts() (total counts) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, w := range s.workers {
-		if w != nil {
-			w.shown.Lock()
-			total.add(&w.shown.counts)
-			w.shown.Unlock()
-		}
-	}
-	total.abandoned = 0
-	return total
-}

@@ -151,6 +151,24 @@ func (w *worker) readLater(f *File, inode uint64) {
 	b.stats = append(b.stats, f.content.Stat)
 }
 
+// call runs fn for f, and settles f.
+func (w *worker) call(f *File) {
+	if !w.acquireSlot() {
+		f.abandon()
+		return
+	}
+	err := w.calls.fn(f)
+	w.endReading()
+	data := f.content.Data
+	w.counts.bytes += int64(len(data))
+	if sys.Race {
+		for i := range data {
+			data[i] = 0xDB
+		}
+	}
+	f.settle(err)
+}
+
 // callOnBinary tells hooks.OnBinary of f, and counts it.
 func (w *worker) callOnBinary(f *File) {
 	if w.calls.onBinary != nil {

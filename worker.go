@@ -228,6 +228,31 @@ func (w *worker) idle() {
 	w.releaseSlot()
 }
 
+// show lets OnProgress see w's counts.
+func (w *worker) show() {
+	if w.calls.onProgress == nil {
+		return
+	}
+	w.shown.Lock()
+	w.shown.counts = w.counts
+	w.shown.Unlock()
+}
+
+// shownCounts adds up what the workers show. Abandoned is known only at the end.
+func (s *shared) shownCounts() (total counts) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, w := range s.workers {
+		if w != nil {
+			w.shown.Lock()
+			total.add(&w.shown.counts)
+			w.shown.Unlock()
+		}
+	}
+	total.abandoned = 0
+	return total
+}
+
 // releaseSlot lets another worker run callbacks. While there are no more workers
 // than slots, each worker keeps its slot.
 func (w *worker) releaseSlot() {
@@ -271,24 +296,6 @@ func (w *worker) endReading() {
 		w.reading = nil
 		r.end()
 	}
-}
-
-// call runs fn for f, and settles f.
-func (w *worker) call(f *File) {
-	if !w.acquireSlot() {
-		f.abandon()
-		return
-	}
-	err := w.calls.fn(f)
-	w.endReading()
-	data := f.content.Data
-	w.counts.bytes += int64(len(data))
-	if sys.Race {
-		for i := range data {
-			data[i] = 0xDB
-		}
-	}
-	f.settle(err)
 }
 
 // fetched are the entries of a batch, from first to end, that a worker has fetched
