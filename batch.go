@@ -73,20 +73,3 @@ func (b *batch) reset() {
 	b.next.Store(0)
 	b.joined.Store(false)
 }
-
-// A scanResult is what a scan of a job has found.
-type scanResult struct {
-	batch *batch  // files; nil if there were none
-	subs  []*job  // directories to be listed, and links to be resolved
-	part  *job    // unless nil, lists a part of what the job has listed so far
-	spans []*span // ordered: all that the job has found, when it is over
-	state scanState
-}
-
-type scanState uint8
-
-const (
-	scanDone  scanState = iota // nothing is left to list
-	scanMore                   // the listing goes on
-	scanAgain                  // the job goes back to the queue, and holds no descriptor meanwhile
-)
