@@ -3,10 +3,12 @@ package fileproc
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"sort"
 	"sync/atomic"
 	"time"
@@ -278,6 +280,14 @@ func (d *fsDir) close() {
 	}
 }
 
+// statOfStored is sys.StatOfInfo for an fs.FS. Some fs.FS, object stores among them, give
+// files the type fs.ModeIrregular, since they know no more about a file.
+func statOfStored(info fs.FileInfo) sys.Stat {
+	s := sys.StatOfInfo(info)
+	s.Mode &^= fs.ModeIrregular
+	return s
+}
+
 // fsFile is an open file of an fs.FS. For a file of package os, it has all but Stat.
 type fsFile struct{ fs.File }
 
@@ -349,3 +359,124 @@ func (f *polledFile) Read(p []byte) (int, error) {
 func (f *polledFile) IsRemote() bool { return sys.IsRemote(f.info) }
 
 func (f *polledFile) Stat() (sys.Stat, error) { return sys.StatOfInfo(f.info), nil }
+
+// A soleFile is the directory of a root that leads to a file: it lists only that file.
+// Root is opened once; reads and look-ups use the open file. Only a second handle needs
+// another open of root, which must then lead to the same file.
+type soleFile struct {
+	name   names.Name
+	file   content.File
+	isRead bool
+	reopen func() (fs.File, error)
+}
+
+var _ directory = (*soleFile)(nil)
+
+// openSoleFile opens root if root leads to a file. NotDir is the reason why root cannot be
+// opened as a directory. What counts is the type of the open file. But openSoleFile asks
+// for root's type before the open, too: to open a device may have an effect, and the open
+// of a FIFO may wait.
+func openSoleFile(root string, notDir error) (directory, error) {
+	info, err := os.Stat(root)
+	switch {
+	case err != nil || info.IsDir():
+		return nil, notDir
+	case !info.Mode().IsRegular():
+		return nil, &sys.Error{Op: "open", Err: irregularRoot(info.Mode())}
+	}
+	f, err := os.OpenFile(root, os.O_RDONLY|sys.OpenFlags, 0)
+	if err != nil {
+		return nil, sys.AsError("open", err)
+	}
+	if info, err = f.Stat(); err != nil {
+		f.Close()
+		return nil, sys.AsError("fstat", err)
+	}
+	file := newPolledFile(f, info)
+	return newSoleFile(filepath.Base(root), &file, sys.StatOfInfo(info), func() (fs.File, error) {
+		again, err := os.OpenFile(root, os.O_RDONLY|sys.OpenFlags, 0)
+		if err != nil {
+			return nil, err
+		}
+		if now, err := again.Stat(); err != nil || !os.SameFile(info, now) {
+			again.Close()
+			return nil, cmp.Or(err, ErrChanged)
+		}
+		return again, nil
+	})
+}
+
+// newSoleFile returns the directory of the file name, if s is that of a regular file.
+func newSoleFile(name string, f content.File, s sys.Stat, reopen func() (fs.File, error)) (directory, error) {
+	if !s.Mode.IsRegular() {
+		f.Close()
+		return nil, sys.AsError("open", irregularRoot(s.Mode))
+	}
+	return &soleFile{name: names.New(name), file: f, reopen: reopen}, nil
+}
+
+func irregularRoot(mode fs.FileMode) error {
+	return fmt.Errorf("neither a directory nor a regular file: %v", mode)
+}
+
+func (d *soleFile) list(l *listing) (bool, error) {
+	l.add(d.name.Bytes(), 0, 0)
+	return false, nil
+}
+
+// openDir opens d itself once more, as ".".
+func (d *soleFile) openDir(name names.Name) (directory, error) {
+	if name != names.Dot {
+		return nil, errNotDirectory
+	}
+	f, err := d.reopen()
+	if err != nil {
+		return nil, sys.AsError("open", err)
+	}
+	return &soleFile{name: d.name, file: fsFile{f}, reopen: d.reopen}, nil
+}
+
+func (d *soleFile) open(names.Name, content.File) (content.File, error) {
+	if !d.isRead {
+		d.isRead = true
+		return keptOpen{d.file}, nil
+	}
+	f, err := d.reopen()
+	if err != nil {
+		return nil, sys.AsError("open", err)
+	}
+	return fsFile{f}, nil
+}
+
+// A keptOpen is a file that stays open after its content has been read.
+type keptOpen struct{ content.File }
+
+func (keptOpen) Close() {}
+
+// IsRemote is content.Remote.
+func (k keptOpen) IsRemote() bool {
+	f, ok := k.File.(content.Remote)
+	return ok && f.IsRemote()
+}
+
+func (d *soleFile) stat(names.Name) (sys.Stat, error) {
+	if f, ok := d.file.(*polledFile); ok {
+		return f.fsFile.Stat() // as it is now
+	}
+	return d.file.Stat()
+}
+
+func (d *soleFile) openFile(names.Name, string) (*os.File, error) {
+	if _, ok := d.file.(*polledFile); !ok {
+		return nil, &sys.Error{Op: "open", Err: errors.ErrUnsupported}
+	}
+	f, err := d.reopen()
+	if err != nil {
+		return nil, sys.AsError("open", err)
+	}
+	return f.(*os.File), nil
+}
+
+func (d *soleFile) identity() (identity, error) { return fsIdentity{}, nil } // there is no other
+
+func (d *soleFile) close() { d.file.Close() }
