@@ -304,7 +304,7 @@ func TestFaultsListingFailsHalfWay(t *testing.T) {
 			return folder("", file("a", "alpha"), folder("x", kids...).with(listFails(at, errBroken)))
 		}
 		inBubble(t, func(t *testing.T) {
-			w := &world{root: tree(), perList: 4}
+			w := &world{root: tree(), perList: 4, single: true}
 			out := w.process(t.Context(), Options{Workers: 3}, nil)
 			require.NoError(t, out.err)
 			w.requireSound(t, out)
