@@ -20,6 +20,7 @@ import (
 	"sync/atomic"
 
 	"github.com/charlievieth/fastwalk"
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"github.com/fileproc/fileproc"
@@ -27,8 +28,6 @@ import (
 	"github.com/fileproc/fileproc/scripts/internal/fail"
 	"github.com/fileproc/fileproc/scripts/internal/record"
 	"github.com/fileproc/fileproc/scripts/internal/turns"
-
-	"golang.org/x/sync/errgroup"
 )
 
 // peers compares with the loops and the package that people use in place of fileproc. Each file is read with os.ReadFile, in the
@@ -55,20 +54,17 @@ func (r *run) programs() []record.Record {
 	fail.Must(commands.Output(r.ctx, "../cmd/fileproc", "go", "build", "-o", ours, "."))
 	files := len(r.list())
 	var sides turns.Comparison
-	for _, p := range []struct {
-		who  string
-		args []string
-	}{
-		{"fileproc grep", []string{ours, "grep", "-uu", "-c"}},
-		{"ripgrep", []string{"rg", "--no-config", "-uuu", "-F", "-c"}},
-		{"grep", []string{"grep", "-rFc"}},
+	for _, p := range [][]string{ // a name, the program, its arguments
+		{"fileproc grep", ours, "grep", "-uu", "-c"},
+		{"ripgrep", "rg", "--no-config", "-uuu", "-F", "-c"},
+		{"grep", "grep", "-rFc"},
 	} {
 		side := turns.Work(func() (int, int64, error) {
-			lines, err := counted(r.ctx, append(p.args, needle, r.dir))
+			lines, err := counted(r.ctx, append(p[1:], needle, r.dir))
 			return files, lines, err
 		}).Side()
-		version, _ := exec.Command(p.args[0], "--version").Output() // none if it is not installed
-		side.Name = p.who
+		version, _ := exec.Command(p[1], "--version").Output() // none if it is not installed
+		side.Name = p[0]
 		side.Version, _, _ = strings.Cut(string(version), "\n")
 		sides = append(sides, side)
 	}

@@ -41,8 +41,8 @@ type listing struct {
 
 type batch struct {
 	size, next   int
-	joined       bool
 	taken, count *line // taken: next
+	joined       bool
 }
 
 // A model is a run. Its workers do what those of pool.go do.
@@ -151,8 +151,7 @@ func (m *model) visit(p *process, b *batch, grouped *int) {
 		if i == b.size {
 			return
 		}
-		b.next, m.read = i+1, m.read+1
-		if i < ahead {
+		if b.next, m.read = i+1, m.read+1; i < ahead {
 			continue
 		}
 		k, opened := rows, m.opened

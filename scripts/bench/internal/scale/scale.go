@@ -22,8 +22,6 @@ import (
 // Trees that are measured, of files of 411 bytes.
 var trees = []load{{"flat", 0, 10_000, false, 1, false}, {"nested", 100, 10_000, false, 1, false}, {"many", 2_000, 2_000 * manyFiles, false, 1, false}}
 
-const manyFiles = 4 // of each of many directories
-
 // Trees of the model.
 var loads = []load{
 	{"flat, content", 0, 200_000, false, 1, false},
@@ -37,6 +35,8 @@ var loads = []load{
 	{"nested, metadata", 2000, 200_000, true, 1, false},
 	{"many directories, metadata", 25_000, 25_000 * manyFiles, true, 1, false},
 }
+
+const manyFiles = 4 // in each of many directories
 
 // modes are what is measured of a tree: the listing, and what is fetched of files together and alone.
 var modes = map[string]fileproc.Options{
@@ -83,8 +83,7 @@ func times(ctx context.Context, tmp string, passes int) map[string]float64 {
 	for i := range passes + 1 { // the first warms up
 		for _, l := range trees {
 			for k := 0; i == 0 && k < l.files; k++ {
-				sub := strings.Repeat(fmt.Sprintf("directory-%05d", k%max(1, l.dirs)), min(1, l.dirs))
-				path := filepath.Join(tmp, l.name, sub, fmt.Sprintf("ticket-%07d.md", k))
+				path := filepath.Join(tmp, l.name, strings.Repeat(fmt.Sprintf("directory-%05d", k%max(1, l.dirs)), min(1, l.dirs)), fmt.Sprintf("ticket-%07d.md", k))
 				fail.On(os.MkdirAll(filepath.Dir(path), 0o755))
 				fail.On(os.WriteFile(path, make([]byte, 411), 0o644))
 			}
@@ -112,8 +111,7 @@ func row(c costs, l load) string {
 		on := l
 		on.parts = cmp.Or(l.parts, n)
 		ns, busiest, _ := simulate(c, on, n)
-		if n == 1 {
-			one = ns
+		if one = cmp.Or(one, ns); n == 1 {
 			continue
 		}
 		text += fmt.Sprintf("%.1f|", one/ns)
