@@ -262,8 +262,7 @@ func (b *pathBase) prefix() string {
 		switch {
 		case b.fsys != nil:
 			b.joins = strings.TrimSuffix(path.Join(b.root, name), name)
-		case strings.Contains(b.root, "..") && slices.Contains(strings.Split(filepath.ToSlash(b.root), "/"), ".."):
-			// If a is a symbolic link, a/.. need not be what Join makes of it.
+		case names.HasDotDot(b.root):
 			b.joins = strings.TrimRightFunc(b.root, isSeparator) + string(filepath.Separator)
 		default:
 			b.joins = strings.TrimSuffix(filepath.Join(b.root, name), name)

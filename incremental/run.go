@@ -137,9 +137,13 @@ func newRun[T any](root string, inc *Options[T], opts *fileproc.Options, fn func
 	return r, nil
 }
 
+// isInMemory reports whether r is a session's run without a cache file: nothing is encoded, put into
+// the store or saved, and Session.recent has all that is known.
+func (r *run[T]) isInMemory() bool { return r.inc.File == "" }
+
 // load reads the cache file.
 func (r *run[T]) load() {
-	if r.inc.File == "" {
+	if r.isInMemory() {
 		r.store = cachefile.InMemory(len(r.workers))
 		return
 	}
@@ -154,7 +158,7 @@ func (r *run[T]) inspectRoot() {
 	r.trust.others.Clear() // the number of a device that was mounted may be another one's by now
 	r.trust.last.Store(0)
 	if r.opts.FS == nil {
-		if r.inc.File != "" {
+		if !r.isInMemory() {
 			r.ownDir, r.own = path.Split(pathBelow(r.root, r.store.Path))
 		}
 		keeps, _ := fsinfo.KeepsTimes(r.root) // the run itself fails if root is not there
@@ -459,8 +463,8 @@ func (r *run[T]) keep(f *fileproc.File, rec *cachefile.Record) keeping {
 // add adds rec to the records to save. Save writes the buffers of the workers one after the
 // other. In a session, all records go into one buffer: those of an earlier run must come first.
 func (r *run[T]) add(f *fileproc.File, rec cachefile.Record) {
-	if r.inc.File == "" {
-		return // Session.recent has it
+	if r.isInMemory() {
+		return
 	}
 	w := f.Worker()
 	if r.inOrder {
@@ -502,7 +506,7 @@ const maxBuffer = 1 << 20
 // encode returns the bytes to keep of v, and the value decoded from them, which the caller
 // gets. If v cannot be kept, or is kept in memory, encode returns false, and the caller gets v.
 func (r *run[T]) encode(w *workerState[T], rel string, v T) ([]byte, T, bool) {
-	if r.inc.File == "" {
+	if r.isInMemory() {
 		return nil, v, false
 	}
 	b, err := r.codec.Append(w.buf[:0], v)

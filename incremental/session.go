@@ -487,7 +487,7 @@ func (s *Session[T]) relOf(name string) string {
 		return "."
 	case s.opts.FS != nil:
 		prefix = strings.TrimSuffix(path.Join(root, some), some)
-	case slices.Contains(strings.Split(filepath.ToSlash(root), "/"), ".."): // fileproc does not clean such a root
+	case names.HasDotDot(root): // fileproc does not clean such a root
 		prefix = root[:len(strings.TrimRight(filepath.ToSlash(root), "/"))] + string(filepath.Separator)
 	}
 	rel, ok := strings.CutPrefix(name, prefix)
@@ -544,11 +544,11 @@ func (s *Session[T]) yieldDeleted(ctx context.Context, sc *scope, yield func(Res
 	for i, rel := range all {
 		e := s.recent[rel]
 		isGone := there.hasFile(rel) == no // else it is no longer selected, and may be selected again
-		if isGone && r.inc.File != "" {
+		if isGone && !r.isInMemory() {
 			s.gone[rel] = e != nil
 		}
 		if e != nil && (isGone || e.rec.Outcome == outcomeFailed) { // if the file comes back, its failure is news again
-			if s.recent[rel] = deleted(); r.inc.File == "" { // no record to hide
+			if s.recent[rel] = deleted(); r.isInMemory() { // no record to hide
 				delete(s.recent, rel)
 			}
 		}
@@ -630,7 +630,7 @@ var errBusy = errors.New("incremental: a Session does one thing at a time")
 // have a record that the session has added: such a record can be deleted only once it is loaded.
 func (s *Session[T]) save(ctx context.Context, reloads bool) error {
 	r := s.r
-	if r.inc.File == "" {
+	if r.isInMemory() {
 		return nil
 	}
 	var numbers []int

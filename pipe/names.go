@@ -8,11 +8,11 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/internal/names"
 )
 
 const bytesPrefix = `{"bytes":`
@@ -95,7 +95,7 @@ func pathPrefix(root string, isFS bool) string {
 	switch {
 	case isFS:
 		return strings.TrimSuffix(path.Join(root, name), name)
-	case slices.Contains(strings.Split(filepath.ToSlash(root), "/"), ".."): // see fileproc.File.Path
+	case names.HasDotDot(root): // see fileproc.File.Path
 		return strings.TrimRightFunc(root, func(r rune) bool { return r == '/' || r == filepath.Separator }) + string(filepath.Separator)
 	}
 	return strings.TrimSuffix(filepath.Join(root, name), name)

@@ -200,7 +200,7 @@ func (s *scanner) until(set string) string {
 
 const (
 	letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-	names   = letters + "0123456789-"
+	nameSet = letters + "0123456789-"
 )
 
 func isAlpha(c byte) bool { return strings.IndexByte(letters, c) >= 0 }
@@ -208,7 +208,7 @@ func isAlpha(c byte) bool { return strings.IndexByte(letters, c) >= 0 }
 // section takes the header of a section and returns its name with a dot appended.
 func (s *scanner) section() (string, bool) {
 	s.skip(1)
-	name := strings.ToLower(s.take(names+".")) + "."
+	name := strings.ToLower(s.take(nameSet+".")) + "."
 	if s.take(" \t") != "" {
 		if !strings.HasPrefix(s.rest, `"`) {
 			return "", false
@@ -233,7 +233,7 @@ func (s *scanner) section() (string, bool) {
 }
 
 func (s *scanner) variable() (name, value string, ok bool) {
-	name = strings.ToLower(s.take(names))
+	name = strings.ToLower(s.take(nameSet))
 	s.take(" \t")
 	switch {
 	case s.rest == "" || s.rest[0] == '\n':

@@ -10,11 +10,11 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/fileproc/fileproc/internal/gitignore"
+	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/sys"
 )
 
@@ -238,15 +238,10 @@ func (p Place) path(name string) string {
 		return path.Join(p.Dir, filepath.ToSlash(name))
 	case filepath.IsAbs(name):
 		return name
-	case hasDots(p.Dir) || hasDots(strings.TrimLeft(filepath.ToSlash(name), "./")): // Join would remove dots that may be behind a link
+	case names.HasDotDot(p.Dir) || names.HasDotDot(strings.TrimLeft(filepath.ToSlash(name), "./")): // Join would remove dots that may be behind a link
 		return p.Dir + string(filepath.Separator) + filepath.FromSlash(name)
 	}
 	return filepath.Join(p.Dir, name)
-}
-
-// hasDots reports whether a path has a component "..".
-func hasDots(path string) bool {
-	return slices.Contains(strings.Split(filepath.ToSlash(path), "/"), "..")
 }
 
 // isAt reports whether the file name is opened relative to p.At.

@@ -64,8 +64,7 @@ func Valid(name []byte) bool {
 func Below(root string, isFS bool) func(name string) string {
 	absolute := sync.OnceValue(func() string {
 		abs, err := filepath.Abs(root)
-		// Behind a symbolic link, ".." need not lead where Abs says.
-		if err != nil || slices.Contains(strings.Split(filepath.ToSlash(root), "/"), "..") {
+		if err != nil || HasDotDot(root) {
 			return ""
 		}
 		return strings.TrimSuffix(filepath.ToSlash(abs), "/") + "/"
@@ -81,6 +80,12 @@ func Below(root string, isFS bool) func(name string) string {
 		}
 		return name
 	}
+}
+
+// HasDotDot reports whether a path has an element "..". Behind a symbolic link it need not lead to
+// where Join, Clean and Abs say.
+func HasDotDot(path string) bool {
+	return strings.Contains(path, "..") && slices.Contains(strings.Split(filepath.ToSlash(path), "/"), "..")
 }
 
 // IsDot reports whether name is "." or "..".

@@ -39,6 +39,15 @@ func TestBelow(t *testing.T) {
 	require.Equal(t, abs+"/a", inFS(abs+"/a"))
 }
 
+func TestHasDotDot(t *testing.T) {
+	for path, has := range map[string]bool{
+		"": false, ".": false, "..": true, "a/..": true, "a/../b": true, "../a": true, "/..": true, "a..": false, "..a": false, "a/...": false, "a/b..c/d": false,
+		filepath.FromSlash("a/../b"): true,
+	} {
+		require.Equal(t, has, HasDotDot(path), "%q", path)
+	}
+}
+
 func TestArenaKeepsNames(t *testing.T) {
 	var a Arena
 	type kept struct {
