@@ -1,6 +1,7 @@
 package fileproc_test
 
 import (
+	"archive/zip"
 	"bytes"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 	"testing"
 
 	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/stretchr/testify/require"
 )
 
@@ -269,7 +271,84 @@ func TestReadmeStart(t *testing.T) {
 	require.Equal(t, "note.md: # First\n", run("run", ".", "."))
 }
 
-// TestDocsCompile: so does each block of Go in README.md and in the pages for users, apart from those that use modules of others
+// withImports returns the file of a package that has source and imports what source uses.
+func withImports(name, source string) string {
+	file := "package " + name + "\n"
+	for path := range strings.FieldsSeq(`archive/zip bytes context crypto/sha256 errors fmt io io/fs log os os/exec path/filepath regexp runtime slices
+		strings sync time github.com/fileproc/fileproc github.com/fileproc/fileproc/cache github.com/fileproc/fileproc/incremental`) {
+		if regexp.MustCompile(`\b` + filepath.Base(path) + `\.`).MatchString(source) {
+			file += fmt.Sprintf("import %q\n", path)
+		}
+	}
+	return file + source
+}
+
+// TestRecipes: each program in the section Recipes of docs/guide.md prints what its comment says.
+func TestRecipes(t *testing.T) {
+	inModule(t)
+	guide, err := os.ReadFile("docs/guide.md")
+	if err != nil {
+		t.Skip("the tests run without the documentation: ", err)
+	}
+	_, recipes, _ := strings.Cut(string(guide), "\n## Recipes\n")
+	recipes, _, found := strings.Cut(recipes, "\n## ")
+	require.True(t, found)
+	clone, err := os.Getwd()
+	require.NoError(t, err)
+	dir, run := outside(t)
+
+	var outputs []string
+	functions, calls := "", ""
+	for _, recipe := range strings.Split(recipes, "\n```go\n")[1:] {
+		block, _, _ := strings.Cut(recipe, "```\n")
+		_, output, found := strings.Cut(block, "\n// Output: ")
+		require.True(t, found, block)
+		functions += fmt.Sprintf("func recipe%d() error {\n%sreturn nil\n}\n", len(outputs), block)
+		calls += fmt.Sprintf("recipe%d, ", len(outputs))
+		outputs = append(outputs, strings.TrimSpace(output))
+	}
+	require.Len(t, outputs, 5)
+	program := withImports("main", `
+var ctx, root = context.Background(), os.Args[1]
+
+func main() {
+	for _, recipe := range []func() error{`+calls+`} {
+		err := recipe()
+		fmt.Println("\x00", err)
+	}
+}
+`+functions)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "main.go"), []byte(program), 0o666))
+
+	tree := t.TempDir()
+	const secret = "KEY=AKIAIOSFODNN7EXAMPLE\n"
+	testtree.Make(t, tree, "deploy.env="+secret, "local.env="+secret, "new.go=package p\n", "old.go=package p\n// Deprecated: use new\n")
+	var archive bytes.Buffer
+	w := zip.NewWriter(&archive)
+	file, err := w.Create("red.svg")
+	require.NoError(t, err)
+	_, err = file.Write([]byte("<svg/>"))
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	require.NoError(t, os.WriteFile(filepath.Join(tree, "icons.zip"), archive.Bytes(), 0o666))
+	for _, args := range [][]string{{"init", "-q"}, {"add", "deploy.env", "old.go", "icons.zip"}} {
+		if out, err := exec.Command("git", append([]string{"-C", tree}, args...)...).CombinedOutput(); err != nil {
+			t.Skipf("git %q: %v: %s", args, err, out)
+		}
+	}
+
+	run("mod", "init", "recipes")
+	run("mod", "edit", "-replace", "github.com/fileproc/fileproc="+clone)
+	run("mod", "tidy")
+	printed := strings.Split(run("run", ".", tree), "\x00 <nil>\n")
+	require.Len(t, printed, len(outputs)+1, "%q", printed)
+	for i, output := range outputs {
+		shown := printed[i][strings.LastIndex(printed[i], "\r")+1:] // what a terminal shows of a bar
+		require.Equal(t, output, strings.TrimSpace(shown))
+	}
+}
+
+// TestDocsCompile: each block of Go in README.md and in the pages for users compiles, apart from those that use modules of others
 // and those that leave something out.
 func TestDocsCompile(t *testing.T) {
 	inModule(t)
@@ -298,11 +377,6 @@ var (
 
 type Ticket struct{}
 `
-	imports := map[string]string{"fs": "io/fs", "filepath": "path/filepath", "sha256": "crypto/sha256", "fileproc": "github.com/fileproc/fileproc",
-		"cache": "github.com/fileproc/fileproc/cache", "incremental": "github.com/fileproc/fileproc/incremental"}
-	for _, std := range []string{"bytes", "context", "errors", "fmt", "io", "log", "os", "slices", "strings", "sync", "time"} {
-		imports[std] = std
-	}
 	elsewhere := regexp.MustCompile(`\b(blob|prometheus)\.|// as before`)
 	blocks := 0
 	for _, page := range []string{"README", "docs/guide", "docs/cache", "docs/incremental", "docs/ignore-files", "docs/many-machines", "docs/faq", "docs/migration"} {
@@ -326,13 +400,7 @@ type Ticket struct{}
 				default:
 					source += "func block() error {\n" + block + "return nil\n}\n"
 				}
-				head := "package page\n"
-				for name, path := range imports {
-					if strings.Contains(source, name+".") {
-						head += fmt.Sprintf("import %q\n", path)
-					}
-				}
-				block = head + source
+				block = withImports("page", source)
 			}
 			blocks++
 			name := filepath.Join(dir, fmt.Sprint(strings.ReplaceAll(page, "/", "_"), "_", i+1), "block.go")
