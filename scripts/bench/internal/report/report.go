@@ -106,7 +106,6 @@ var blocks = []block{
 	{"sizes", benchmarks, "sizes", table, "", nil},
 	{"readme-sizes", "README.md", "sizes", readme, "", nil},
 	{"programs", benchmarks, "programs", table, "", nil},
-	{"floor", benchmarks, "floor", table, "", nil},
 	{"backends", benchmarks, "backends", table, "", nil},
 	{"targets", performance, "", func(r *runner, _ record.Results) string { return r.targets() }, "", nil},
 	{"cold", performance, "cold", func(r *runner, _ record.Results) string { return cold.Table(record.Of(r.load("cold"), "cold")) },

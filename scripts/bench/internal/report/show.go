@@ -33,10 +33,6 @@ var targets = []target{
 	{"1, 2, 3, 5, 10, 100 files / ReadDir + ReadFile", "trees", " / ReadDir + ReadFile", "wall ≤ 1.00, CPU ≤ 1.00"},
 	{"cold, flat 100k", "cold", "flat_100k, ext4", ""},
 	{"cold, flat 100k / best C loop in listing order", "cold", "flat_100k, the machine's disk", ""},
-	{"cold, Go's source, 3,000 requests/s, ext4", "cold", "go, ext4, 3,000 requests/s", ""},
-	{"the same, xfs", "cold", "go, xfs, 3,000 requests/s", ""},
-	{"the same, btrfs", "cold", "go, btrfs, 3,000 requests/s", ""},
-	{"cold, Go's source, one head of 4 ms", "cold", "go, ext4, one head, 4 ms a seek", ""},
 	{"cold, metadata of flat 100k / C loop", "cold", "metadata of flat_100k, ext4", ""},
 	{"again, 1m files, nothing changed / a full run", "again", "the size, nothing changed / a full run", "wall ≤ 0.45"},
 	{"again, 1m files, 1 % changed / a full run", "again", "the size, 1 % changed / a full run", "wall ≤ 0.50"},
@@ -45,8 +41,6 @@ var targets = []target{
 	{"peak memory, Stream, 1m files, warm", "peak", "Stream, warm", "≤ 16 MiB"},
 	{"the same, cold", "peak", "Stream, cold", "≤ 80 MiB"},
 	{"cancel, cold, one head of 4 ms, worst", "cold", "cancel, 60 directories of 300 files, ext4, one head, 4ms a seek", ""},
-	{"unix backend, 100k, whole / C loop", "backends", "unix, ", ""},
-	{"generic backend, 100k, whole / C loop", "backends", "generic, ", ""},
 	{"1,000 directories of 1 and of 3 files, and a chain of 1,000 / C loop", "trees", " / C loop", ""},
 }
 
