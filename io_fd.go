@@ -24,15 +24,26 @@ type fdDir struct {
 	fd int
 	// noCachedRead says that the file system does not support reads that do not wait.
 	noCachedRead atomic.Bool
-	fileSystemID
+	backend      fdBackend // the directory of which this is a part
 }
 
-func openRoot(root string) (directory, error) { return openRootWith(sys.DirFlags, root) }
+// An fdBackend is what differs between directories that are descriptors.
+type fdBackend interface {
+	// newDir returns a directory of the same backend for an open descriptor.
+	newDir(fd int, name string) directory
+	// HasTrueSize is that of content.Sized, for the files of the directory.
+	HasTrueSize(s sys.Stat) bool
+}
 
-func openRootToSearch(root string) (directory, error) {
-	d, err := openRoot(root)
+// openPath opens root with b, which need not be open.
+func openPath(b fdBackend, root string) (directory, error) {
+	return openPathWith(b, sys.DirFlags, root)
+}
+
+func openPathToSearch(b fdBackend, root string) (directory, error) {
+	d, err := openPath(b, root)
 	if errors.Is(err, fs.ErrPermission) {
-		d, err = searched(openRootWith(sys.SearchFlags, root))
+		d, err = searched(openPathWith(b, sys.SearchFlags, root))
 	}
 	return d, err
 }
@@ -49,12 +60,12 @@ func searched(d directory, err error) (directory, error) {
 	return d, err
 }
 
-func openRootWith(flags int, root string) (directory, error) {
+func openPathWith(b fdBackend, flags int, root string) (directory, error) {
 	fd, err := sys.IgnoringEINTR(func() (int, error) { return unix.Open(root, flags, 0) })
 	if err != nil {
 		return nil, &sys.Error{Op: "open", Err: err}
 	}
-	return newDir(fd, root), nil
+	return b.newDir(fd, root), nil
 }
 
 // number returns the descriptor, which was the lowest that was free.
@@ -65,7 +76,7 @@ func (d *fdDir) openDir(name names.Name) (directory, error) {
 	if err != nil {
 		return nil, d.openError(name, err, fs.ModeDir)
 	}
-	return newDir(fd, name.String()), nil
+	return d.backend.newDir(fd, name.String()), nil
 }
 
 func (d *fdDir) openDirToSearch(name names.Name) (directory, error) {
@@ -73,7 +84,7 @@ func (d *fdDir) openDirToSearch(name names.Name) (directory, error) {
 	if err != nil {
 		return nil, d.openError(name, err, fs.ModeDir)
 	}
-	return searched(newDir(fd, name.String()), nil)
+	return searched(d.backend.newDir(fd, name.String()), nil)
 }
 
 func (d *fdDir) open(name names.Name, spare content.File) (content.File, error) {
@@ -242,7 +253,7 @@ func (f *fdFile) Skip(n int64) bool {
 }
 
 // HasTrueSize is that of content.Sized.
-func (f *fdFile) HasTrueSize(s sys.Stat) bool { return f.dir.HasTrueSize(s) }
+func (f *fdFile) HasTrueSize(s sys.Stat) bool { return f.dir.backend.HasTrueSize(s) }
 
 func (f *fdFile) Stat() (sys.Stat, error) { return sys.Fstat(f.fd) }
 

@@ -18,9 +18,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// listingSize is the size in bytes of the records of one directory.list.
-const listingSize = 32 << 10
-
 // shortCall is how many bytes of a listing one call asks for unless calls wait. They
 // take some 50 µs of work. Go's monitor takes the processor from a goroutine that it sees
 // in the same call twice, at least 20 µs apart; see visitsInARow.
@@ -34,6 +31,10 @@ type linuxDir struct {
 	whole *wholeListing // unless nil, the directory is listed whole
 	at    int64         // the position of the next entry
 	end   int64         // unless 0, the position where the listing ends: d lists a part of the directory
+
+	// What is known of the file system. 0 is unknown.
+	typ    atomic.Int64  // what fileSystem returns
+	device atomic.Uint64 // once HasTrueSize has asked
 }
 
 var (
@@ -41,13 +42,18 @@ var (
 	_ divisible = (*linuxDir)(nil)
 )
 
-// A fileSystemID is what is known of the file system of a directory. 0 is unknown.
-type fileSystemID struct {
-	typ    atomic.Int64  // what fileSystem returns
-	device atomic.Uint64 // once HasTrueSize has asked
+func openRoot(root string) (directory, error) { return openPath((*linuxDir)(nil), root) }
+func openRootToSearch(root string) (directory, error) {
+	return openPathToSearch((*linuxDir)(nil), root)
 }
 
-func newDir(fd int, _ string) directory { return &linuxDir{fdDir: fdDir{fd: fd}} }
+func (*linuxDir) newDir(fd int, _ string) directory { return newLinuxDir(fd) }
+
+func newLinuxDir(fd int) *linuxDir {
+	d := &linuxDir{fdDir: fdDir{fd: fd}}
+	d.backend = d
+	return d
+}
 
 // openDir passes the type of d's file system on to the subdirectory, unless name is a mount
 // point. On Android it does not try: a process that calls openat2 may be killed.
@@ -56,7 +62,7 @@ func (d *linuxDir) openDir(name names.Name) (directory, error) {
 	if typ > 0 && runtime.GOOS != "android" && !knobs.NoOpenat2.Load() {
 		fd, err := sys.Openat2(d.fd, name, &unix.OpenHow{Flags: sys.DirFlags | unix.O_NOFOLLOW, Resolve: unix.RESOLVE_NO_XDEV})
 		if err == nil {
-			sub := &linuxDir{fdDir: fdDir{fd: fd}}
+			sub := newLinuxDir(fd)
 			sub.typ.Store(typ)
 			return sub, nil
 		}
@@ -71,7 +77,11 @@ func (d *linuxDir) openDir(name names.Name) (directory, error) {
 
 func (d *linuxDir) list(l *listing) (bool, error) {
 	if d.whole != nil {
-		return d.listWhole(l)
+		more, err := d.whole.list(d, l)
+		if !more && !sys.IsInterrupted(err) {
+			d.whole = nil
+		}
+		return more, err
 	}
 	first := !d.begun
 	d.begun = true
@@ -118,26 +128,18 @@ func (d *linuxDir) list(l *listing) (bool, error) {
 // beginAgain lets the next call of list begin again, and decide anew whether to list whole. It
 // returns why, or why that is impossible.
 func (d *linuxDir) beginAgain(why error) error {
-	if _, err := unix.Seek(d.fd, 0, unix.SEEK_SET); err != nil {
-		return &sys.Error{Op: "lseek", Err: err}
+	if err := d.rewind(); err != nil {
+		return err
 	}
 	d.begun = false
 	return why
 }
 
-func (l *listing) addRecord(r dirent.Record) error {
-	if !names.IsDot(r.Name) {
-		l.add(r.Name, sys.DirentType(r.Type), r.Ino)
+func (d *linuxDir) rewind() error {
+	if _, err := unix.Seek(d.fd, 0, unix.SEEK_SET); err != nil {
+		return &sys.Error{Op: "lseek", Err: err}
 	}
 	return nil
-}
-
-// recordBuffer returns memory for the records, which stays with l.
-func (l *listing) recordBuffer() []byte {
-	if l.records == nil {
-		l.records = make([]byte, listingSize)
-	}
-	return l.records[:listingSize]
 }
 
 // Tests replace these by functions of a file system of their own.
@@ -194,13 +196,38 @@ func (d *linuxDir) isBehindEnd(r dirent.Record) (behind bool, err error) {
 	return behind, err
 }
 
+// losesPosition reports whether a listing that takes several calls may leave out, or
+// give twice, an entry that nobody touches, if other entries come and go meanwhile. The
+// client of SMB counts entries. The client of NFS uses the server's positions, which on
+// some file systems (tmpfs before Linux 6.6) do not survive a change.
+func (d *linuxDir) losesPosition() bool {
+	switch d.fileSystem() {
+	case unix.NFS_SUPER_MAGIC, unix.SMB_SUPER_MAGIC, unix.CIFS_SUPER_MAGIC, unix.SMB2_SUPER_MAGIC, unknownFileSystem:
+		return true
+	}
+	return false
+}
+
+// times returns when d's entries and when d itself changed last, or zero times if that is
+// unknown. It asks the server, since the client may cache times for a minute.
+func (d *linuxDir) times() (times [2]time.Time) {
+	var st unix.Statx_t
+	_, err := sys.IgnoringEINTR(func() (int, error) {
+		return 0, statx(d.fd, "", unix.AT_EMPTY_PATH|unix.AT_STATX_FORCE_SYNC, unix.STATX_MTIME|unix.STATX_CTIME, &st)
+	})
+	if err == nil {
+		times = [2]time.Time{sys.TimeOfStatx(st.Mtime), sys.TimeOfStatx(st.Ctime)}
+	}
+	return times
+}
+
 // unknownFileSystem is what fileSystem returns if fstatfs fails.
 const unknownFileSystem = -1
 
 // fileSystem returns the type of d's file system, as in the list of statfs(2). It asks
 // the kernel once, and not at all if d was opened from a directory that had asked: on
 // ext4, fstatfs locks counters and adds up those of all processors.
-func (d *fdDir) fileSystem() int64 {
+func (d *linuxDir) fileSystem() int64 {
 	if typ := d.typ.Load(); typ != 0 {
 		return typ
 	}
@@ -215,7 +242,7 @@ func (d *fdDir) fileSystem() int64 {
 }
 
 // HasTrueSize is that of content.Sized, for the files of d: the file system keeps sizes exact, and the file is on it, not mounted over the name.
-func (d *fdDir) HasTrueSize(s sys.Stat) bool {
+func (d *linuxDir) HasTrueSize(s sys.Stat) bool {
 	switch d.fileSystem() {
 	case unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.F2FS_SUPER_MAGIC, unix.TMPFS_MAGIC:
 	default:
@@ -245,7 +272,7 @@ func diskOf(d directory) content.Dir {
 	}
 	switch dir.fileSystem() {
 	case unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC:
-		return content.Dir{FD: dir.fd, Kind: content.OnDiskForRings, Sizes: &dir.fdDir}
+		return content.Dir{FD: dir.fd, Kind: content.OnDiskForRings, Sizes: dir}
 	case unix.OVERLAYFS_SUPER_MAGIC, unix.F2FS_SUPER_MAGIC:
 		return content.Dir{FD: dir.fd, Kind: content.OnDisk}
 	}
@@ -268,22 +295,23 @@ func (d *linuxDir) halve(least int64) (directory, bool) {
 	case typ != unix.EXT4_SUPER_MAGIC || d.at <= math.MaxUint32:
 		return nil, false // on ext4 positions are hashes of names: of 63 bits, unless they are small
 	}
-	latter := &linuxDir{begun: true, end: cmp.Or(d.end, math.MaxInt64)}
-	end := min(latter.end, last)
-	latter.at = d.at/2 + end/2
+	end := min(cmp.Or(d.end, math.MaxInt64), last)
+	middle := d.at/2 + end/2
 	left := float64(end-d.at) / float64(last) * float64(st.Size)
-	if latter.at <= d.at || left < float64(least) {
+	if middle <= d.at || left < float64(least) {
 		return nil, false
 	}
-	var err error
-	if latter.fd, err = sys.Openat(d.fd, names.Dot, sys.DirFlags); err != nil {
+	fd, err := sys.Openat(d.fd, names.Dot, sys.DirFlags)
+	if err != nil {
 		return nil, false
 	}
-	if _, err = unix.Seek(latter.fd, latter.at, unix.SEEK_SET); err != nil {
-		unix.Close(latter.fd)
+	if _, err = unix.Seek(fd, middle, unix.SEEK_SET); err != nil {
+		unix.Close(fd)
 		return nil, false
 	}
+	latter := newLinuxDir(fd)
+	latter.begun, latter.at, latter.end = true, middle, cmp.Or(d.end, math.MaxInt64)
 	latter.typ.Store(typ)
-	d.end = latter.at
+	d.end = middle
 	return latter, true
 }

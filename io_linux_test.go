@@ -858,7 +858,7 @@ func TestDiskOf(t *testing.T) {
 			want.FD = 7
 		}
 		if kind == content.OnDiskForRings { // there, sizes are true
-			want.Sizes = &d.fdDir
+			want.Sizes = d
 		}
 		require.Equal(t, want, diskOf(d), "%#x", typ)
 	}

@@ -17,17 +17,20 @@ type unixDir struct {
 
 var _ directory = (*unixDir)(nil)
 
-func newDir(fd int, name string) directory {
-	return &unixDir{fdDir{fd: fd}, os.NewFile(uintptr(fd), name)}
+func openRoot(root string) (directory, error)         { return openPath((*unixDir)(nil), root) }
+func openRootToSearch(root string) (directory, error) { return openPathToSearch((*unixDir)(nil), root) }
+
+func (*unixDir) newDir(fd int, name string) directory {
+	d := &unixDir{fdDir{fd: fd}, os.NewFile(uintptr(fd), name)}
+	d.backend = d
+	return d
 }
 
 func (d *unixDir) list(l *listing) (bool, error) { return listFile(d.file, l, 0, nil) }
 
 func (d *unixDir) close() { d.file.Close() }
 
-// A fileSystemID knows nothing: no system call says enough everywhere.
-type fileSystemID struct{}
-
-func (fileSystemID) HasTrueSize(sys.Stat) bool { return false }
+// HasTrueSize knows nothing: no system call says enough everywhere.
+func (*unixDir) HasTrueSize(sys.Stat) bool { return false }
 
 func diskOf(directory) content.Dir { return content.Dir{} }

@@ -8,19 +8,24 @@ import (
 	"github.com/fileproc/fileproc/internal/dirent"
 	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/sys"
-	"golang.org/x/sys/unix"
 )
 
-// losesPosition reports whether a listing that takes several calls may leave out, or
-// give twice, an entry that nobody touches, if other entries come and go meanwhile. The
-// client of SMB counts entries. The client of NFS uses the server's positions, which on
-// some file systems (tmpfs before Linux 6.6) do not survive a change.
-func (d *linuxDir) losesPosition() bool {
-	switch d.fileSystem() {
-	case unix.NFS_SUPER_MAGIC, unix.SMB_SUPER_MAGIC, unix.CIFS_SUPER_MAGIC, unix.SMB2_SUPER_MAGIC, unknownFileSystem:
-		return true
+// listingSize is the size in bytes of the records of one directory.list.
+const listingSize = 32 << 10
+
+func (l *listing) addRecord(r dirent.Record) error {
+	if !names.IsDot(r.Name) {
+		l.add(r.Name, sys.DirentType(r.Type), r.Ino)
 	}
-	return false
+	return nil
+}
+
+// recordBuffer returns memory for the records, which stays with l.
+func (l *listing) recordBuffer() []byte {
+	if l.records == nil {
+		l.records = make([]byte, listingSize)
+	}
+	return l.records[:listingSize]
 }
 
 const (
@@ -53,20 +58,26 @@ type wholeListing struct {
 	size     int                 // of all entries, in bytes of memory
 	midway   bool                // a listing is under way
 	listings int                 // listings that were begun
-	began    [2]time.Time        // linuxDir.times when the last listing began
+	began    [2]time.Time        // the times when the last listing began
 	over     bool                // nothing is left to be listed
 	err      error
 }
 
-// listWhole is list for a directory with a wholeListing. It makes at most one call of
-// getdents64, so that a run that is stopped can end soon.
-func (d *linuxDir) listWhole(l *listing) (more bool, err error) {
-	w := d.whole
+// A recordLister is the directory that a wholeListing lists. See linuxDir.
+type recordLister interface {
+	getdents(buf []byte, add func(dirent.Record) error) (int, error)
+	rewind() error
+	times() [2]time.Time
+}
+
+// list is directory.list for d. It makes at most one call of getdents64, so that a run that
+// is stopped can end soon.
+func (w *wholeListing) list(d recordLister, l *listing) (more bool, err error) {
 	ends := func() bool { return w.over || w.err != nil }
 	isFull := w.size > wholeSize
 	switch {
 	case !isFull && !ends():
-		if err := d.listMore(w, l.recordBuffer()); err != nil {
+		if err := w.listMore(d, l.recordBuffer()); err != nil {
 			return false, err
 		}
 		if !ends() {
@@ -79,14 +90,7 @@ func (d *linuxDir) listWhole(l *listing) (more bool, err error) {
 			}
 			return l.addRecord(r)
 		})
-		if n > 0 && err == nil {
-			return true, nil
-		}
-		if sys.IsInterrupted(err) {
-			return false, err
-		}
-		d.whole = nil
-		return false, err
+		return n > 0 && err == nil, err
 	}
 	n := min(len(w.entries), wholePart)
 	l.entries = append(l.entries, w.entries[:n]...)
@@ -95,20 +99,18 @@ func (d *linuxDir) listWhole(l *listing) (more bool, err error) {
 	if len(w.entries) > 0 || !ends() {
 		return true, nil
 	}
-	d.whole = nil
 	return false, w.err
 }
 
 // listMore makes one call of the listing. If that was the last call and the directory
 // has changed, the next call begins another listing. It returns an error if the call was
 // interrupted and is to be made again.
-func (d *linuxDir) listMore(w *wholeListing, buf []byte) error {
+func (w *wholeListing) listMore(d recordLister, buf []byte) error {
 	if !w.midway {
 		w.midway = true
 		w.listings++
 		w.began = d.times()
-		if _, err := unix.Seek(d.fd, 0, unix.SEEK_SET); err != nil {
-			w.err = &sys.Error{Op: "lseek", Err: err}
+		if w.err = d.rewind(); w.err != nil {
 			return nil
 		}
 	}
@@ -149,17 +151,4 @@ func (w *wholeListing) addRecord(r dirent.Record) error {
 	w.seen[name.String()] = struct{}{}
 	w.entries = append(w.entries, listedEntry{name.Bytes(), sys.DirentType(r.Type), r.Ino})
 	return nil
-}
-
-// times returns when d's entries and when d itself changed last, or zero times if that is
-// unknown. It asks the server, since the client may cache times for a minute.
-func (d *linuxDir) times() (times [2]time.Time) {
-	var st unix.Statx_t
-	_, err := sys.IgnoringEINTR(func() (int, error) {
-		return 0, statx(d.fd, "", unix.AT_EMPTY_PATH|unix.AT_STATX_FORCE_SYNC, unix.STATX_MTIME|unix.STATX_CTIME, &st)
-	})
-	if err == nil {
-		times = [2]time.Time{sys.TimeOfStatx(st.Mtime), sys.TimeOfStatx(st.Ctime)}
-	}
-	return times
 }

@@ -28,7 +28,7 @@ var layers = []string{
 	"pool diskorder cold given scale",
 	"results failures",
 	"symlink",
-	"dircache node job batch ordered filter",
+	"dircache node job ordered filter",
 	"io io_* readdir readdir_*",
 	"config report errors",
 }
