@@ -804,6 +804,26 @@ func ExampleFile_Open() {
 	// Output: [10000 1] <nil>
 }
 
+// A result that would overwrite what others have saved meanwhile is given up.
+func ExampleFile_Unchanged() {
+	dir := onDisk(fstest.MapFS{"a.md": {Data: []byte("# A\n")}})
+	defer os.RemoveAll(dir)
+
+	err := fileproc.ForEach(context.Background(), dir, fileproc.Options{Stat: true}, func(f *fileproc.File) error {
+		upper := bytes.ToUpper(f.Data())
+		os.WriteFile(f.Path(), []byte("saved by someone else\n"), 0o666)
+		if same, err := f.Unchanged(); err != nil || !same {
+			fmt.Println(f.Rel(), "has changed")
+			return err
+		}
+		return os.WriteFile(f.Path(), upper, 0o666)
+	})
+	fmt.Println(err)
+	// Output:
+	// a.md has changed
+	// <nil>
+}
+
 // Metadata as an fs.FileInfo is for functions that take one.
 func ExampleFile_Info() {
 	f := fileproc.NewFile("notes/a.md", []byte("# A\n"))

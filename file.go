@@ -1,6 +1,8 @@
 package fileproc
 
 import (
+	"bytes"
+	"errors"
 	"io"
 	"io/fs"
 	"os"
@@ -21,6 +23,7 @@ type File struct {
 	name      names.Name
 	content   content.Content
 	unchanged bool // hooks.Unchanged has returned true, or fn has called plumbing.API.SetUnchanged
+	lateStat  bool // the metadata in content were looked up after Data had been read
 }
 
 // NewFile returns a File that belongs to no run. It serves to test a function without
@@ -28,7 +31,8 @@ type File struct {
 // slashes and need not exist. [File.Rel] returns path, [File.Path] returns path with the
 // separators of the platform, and [File.Name] returns what follows the last slash, which
 // may be nothing. [File.Data] is data itself. Stat has only its size, Worker is 0,
-// nothing closes a Reader, and Open fails with errors.ErrUnsupported.
+// nothing closes a Reader, Unchanged returns true, and Open fails with
+// errors.ErrUnsupported.
 func NewFile(path string, data []byte) *File {
 	n := &node{}
 	name := path
@@ -137,6 +141,7 @@ func (f *File) fetchStat() (sys.Stat, error) {
 	})
 	if err == nil {
 		_ = f.content.SetStat("stat", s)
+		f.lateStat = f.content.Data != nil
 	}
 	return s, err
 }
@@ -152,6 +157,93 @@ func (f *File) restat() (Stat, error) {
 		return Stat{}, sys.PathError("stat", f.Path(), err)
 	}
 	return Stat(s), nil
+}
+
+// Unchanged reports whether the file is still what fn got. It looks the file up in the
+// directory that was listed, and returns false if the file was removed, replaced or
+// written to.
+//
+// It compares metadata as [File.Reader] does: those that [Options.Stat] fetched with the
+// content, or that Stat has returned before the content was read. If there are none,
+// Unchanged reads the file again and compares the content with Data, or without Data
+// accepts any regular file of that name. Metadata do not show two writes between two ticks
+// of the file system's clock, and in an [fs.FS] they may be no more than a size.
+func (f *File) Unchanged() (bool, error) {
+	if f.w.cfg == nil { // it is of NewFile
+		return true, nil
+	}
+	same := false
+	err := f.w.withDir(f.node, func(d directory) (err error) {
+		if _, ok := d.(*soleFile); ok { // its metadata are those of an open file, which may have lost its name
+			if d, err = d.openDir(names.Dot); err != nil {
+				return err
+			}
+			defer d.close()
+		}
+		if was, ok := f.metadata(); ok || f.content.Data == nil {
+			var s sys.Stat
+			s, err = d.stat(f.name)
+			same = err == nil && s.Mode.IsRegular() && (!ok || content.IsSame(was, s))
+		} else {
+			same, err = f.hasContentIn(d)
+		}
+		return err
+	})
+	switch {
+	case errors.Is(err, ErrChanged), errors.Is(err, fs.ErrNotExist):
+		return false, nil
+	case err != nil:
+		return false, sys.PathError("stat", f.Path(), err)
+	}
+	return same, nil
+}
+
+// metadata returns metadata that f had when its content was read, or before that, if any
+// are known.
+func (f *File) metadata() (sys.Stat, bool) {
+	c := &f.content
+	if c.HasStat && !f.lateStat {
+		return c.Stat, true
+	}
+	if c.Truncated && !c.Beginning.Whole {
+		return c.Beginning.Stat, true
+	}
+	return sys.Stat{}, false
+}
+
+// hasContentIn reports whether f's content in d is still what was read of it.
+func (f *File) hasContentIn(d directory) (bool, error) {
+	h, err := d.open(f.name, nil)
+	if err != nil {
+		return false, err
+	}
+	now, err := content.NewRest(h, nil, 0, f.w.stopped)
+	if err != nil {
+		return false, err
+	}
+	defer now.Close()
+	buf := copyBuffers.Get().(*[128 << 10]byte)
+	defer copyBuffers.Put(buf)
+	was, more := f.content.Data, []byte(nil)
+	if b := f.content.Beginning; f.content.Truncated {
+		more = b.Rest
+	}
+	for {
+		n, err := now.Read(buf[:])
+		if n == 0 || err != nil {
+			return len(was)+len(more) == 0, err
+		}
+		for got := buf[:n]; len(got) > 0; {
+			if len(was) == 0 {
+				was, more = more, nil
+			}
+			k := min(len(got), len(was))
+			if k == 0 || !bytes.Equal(got[:k], was[:k]) {
+				return false, nil
+			}
+			got, was = got[k:], was[k:]
+		}
+	}
 }
 
 // Open opens the file, for example to read a large file as a stream. The caller

@@ -408,3 +408,94 @@ func TestEntryIsADirEntry(t *testing.T) {
 	_, err = fileproc.Entry{}.Info()
 	require.ErrorIs(t, err, fs.ErrInvalid)
 }
+
+// TestFileUnchanged: each change is seen that metadata or content show, whatever fn got of a file.
+func TestFileUnchanged(t *testing.T) {
+	then := time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC)
+	replace := func(path, text string) error {
+		if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
+			return err
+		}
+		return os.Rename(path+".new", path)
+	}
+	const text = "some text"
+	dir, ps := rooted(t, "d/f="+text)
+	all := []fileproc.Options{{}, {Stat: true}, {ReadSize: 4}, {ReadSize: 4, Stat: true}, {ReadSize: fileproc.NoRead}, {ReadSize: fileproc.NoRead, Stat: true}}
+	for name, c := range map[string]struct {
+		change func(path string) error
+		seen   func(hasStat, hasData bool) bool
+	}{
+		"none":     {func(string) error { return nil }, func(bool, bool) bool { return false }},
+		"removed":  {os.Remove, func(bool, bool) bool { return true }},
+		"touched":  {func(path string) error { return os.Chtimes(path, then, then) }, func(hasStat, _ bool) bool { return hasStat }},
+		"replaced": {func(path string) error { return errors.Join(replace(path, text), os.Chtimes(path, then, then)) }, func(hasStat, _ bool) bool { return hasStat }},
+		"longer":   {func(path string) error { return os.WriteFile(path, []byte(text+"!"), 0o600) }, func(hasStat, hasData bool) bool { return hasStat || hasData }},
+		"shorter":  {func(path string) error { return os.Truncate(path, 3) }, func(hasStat, hasData bool) bool { return hasStat || hasData }},
+		"other": {func(path string) error { return errors.Join(replace(path, "more text"), os.Chtimes(path, then, then)) }, func(hasStat, hasData bool) bool {
+			return hasStat || hasData
+		}},
+		"a directory": {func(path string) error { return errors.Join(os.Remove(path), os.Mkdir(path, 0o700)) }, func(bool, bool) bool { return true }},
+		"its directory removed": {func(path string) error {
+			if filepath.Base(filepath.Dir(path)) != "d" {
+				return os.Remove(path)
+			}
+			return os.RemoveAll(filepath.Dir(path))
+		}, func(bool, bool) bool { return true }},
+	} {
+		for _, root := range []string{".", "d/f"} {
+			for _, opts := range all {
+				for _, late := range []bool{false, true} { // a Stat after the read tells nothing of what was read
+					if runtime.GOOS == "windows" && root != "." {
+						continue // a file that is open can be neither removed nor replaced
+					}
+					for _, p := range ps {
+						require.NoError(t, os.MkdirAll(filepath.Join(dir, "d"), 0o700))
+						require.NoError(t, os.RemoveAll(filepath.Join(dir, "d", "f")))
+						require.NoError(t, os.WriteFile(filepath.Join(dir, "d", "f"), []byte(text), 0o600))
+						path := filepath.Join(dir, "d", "f")
+						if opts.FS = p.fsys; p.fsys != nil {
+							p.root = root
+						} else {
+							p.root = filepath.Join(p.root, filepath.FromSlash(root))
+						}
+						calls := 0
+						require.NoError(t, fileproc.ForEach(t.Context(), p.root, opts, func(f *fileproc.File) error {
+							calls++
+							if late {
+								_, err := f.Stat()
+								require.NoError(t, err)
+							}
+							require.NoError(t, c.change(path))
+							same, err := f.Unchanged()
+							hasStat := opts.Stat || f.Truncated() || late && f.Data() == nil
+							require.NoError(t, err)
+							if (name == "replaced" || name == "other") && root != "." && p.fsys == nil {
+								hasStat = true // a root that is a file is known as long as it is open
+							}
+							require.Equal(t, c.seen(hasStat, f.Data() != nil), !same, "%s: %s, root %s, %+v, late %v", name, p.name, root, opts, late)
+							return nil
+						}))
+						require.Equal(t, 1, calls)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestFileUnchangedOfALongFile compares the metadata of the handle that was read, without Options.Stat too.
+func TestFileUnchangedOfALongFile(t *testing.T) {
+	dir, all := rooted(t, "f="+testtree.Content(100_000))
+	for _, p := range all {
+		require.NoError(t, fileproc.ForEach(t.Context(), p.root, fileproc.Options{ReadSize: 10, FS: p.fsys}, func(f *fileproc.File) error {
+			same, err := f.Unchanged()
+			require.NoError(t, err)
+			require.True(t, same)
+			require.NoError(t, os.Chtimes(filepath.Join(dir, "f"), time.Time{}, time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC)))
+			same, err = f.Unchanged()
+			require.False(t, same)
+			return err
+		}))
+		require.NoError(t, os.Chtimes(filepath.Join(dir, "f"), time.Time{}, time.Now()))
+	}
+}

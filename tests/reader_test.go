@@ -356,6 +356,9 @@ func TestNewFile(t *testing.T) {
 				got, err := io.ReadAll(f.Reader())
 				require.NoError(t, err)
 				require.Equal(t, data, string(got))
+				same, err := f.Unchanged()
+				require.NoError(t, err)
+				require.True(t, same)
 				_, err = f.Open()
 				require.ErrorIs(t, err, errors.ErrUnsupported)
 				var pathErr *fs.PathError

@@ -9,11 +9,11 @@ type Beginning struct {
 	Whole bool     // nothing follows Rest
 }
 
-// isOf reports whether b is the beginning of a file that has metadata s now: it is
-// the same file, and nothing shows a change.
-func (b *Beginning) isOf(s sys.Stat) bool {
-	return b.Stat.Device == s.Device && b.Stat.Inode == s.Inode && b.Stat.Size == s.Size &&
-		b.Stat.ModTime.Equal(s.ModTime) && b.Stat.ChangeTime.Equal(s.ChangeTime)
+// IsSame reports whether a and b are metadata of the same file, and nothing shows a change
+// in between.
+func IsSame(a, b sys.Stat) bool {
+	return a.Device == b.Device && a.Inode == b.Inode && a.Size == b.Size &&
+		a.ModTime.Equal(b.ModTime) && a.ChangeTime.Equal(b.ChangeTime)
 }
 
 // A Skipper is a File that can be read from an offset on.
@@ -40,7 +40,7 @@ func NewRest(h File, b *Beginning, n int64, stopped func() bool) (*Rest, error) 
 		}
 	}()
 	s, err := statRegular(h)
-	if err == nil && b != nil && !b.isOf(s) {
+	if err == nil && b != nil && !IsSame(b.Stat, s) {
 		err = &sys.Error{Op: "fstat", Err: sys.ErrChanged}
 	}
 	if err == nil && n > 0 {
