@@ -499,3 +499,20 @@ func TestFileUnchangedOfALongFile(t *testing.T) {
 		require.NoError(t, os.Chtimes(filepath.Join(dir, "f"), time.Time{}, time.Now()))
 	}
 }
+
+// TestFileUnchangedBehindData compares also what was read behind Data.
+func TestFileUnchangedBehindData(t *testing.T) {
+	dir, all := rooted(t, "f=12345678")
+	for _, p := range all {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "f"), []byte("12345678"), 0o600))
+		require.NoError(t, fileproc.ForEach(t.Context(), p.root, fileproc.Options{ReadSize: 4, SkipBinary: true, FS: p.fsys}, func(f *fileproc.File) error {
+			same, err := f.Unchanged()
+			require.NoError(t, err)
+			require.True(t, same)
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "f"), []byte("1234567"), 0o600))
+			same, err = f.Unchanged()
+			require.False(t, same)
+			return err
+		}))
+	}
+}
