@@ -257,10 +257,6 @@ func (l *loop[T]) deliver(ctx context.Context, names []string) (goesOn bool) {
 func (l *loop[T]) forgetPolled(names []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	some := slices.ContainsFunc(names, func(rel string) bool { return rel == "." || l.polled[rel] != nil })
-	if !some {
-		return
-	}
 	tops := map[string]bool{}
 	for _, rel := range names {
 		tops[rel] = true
@@ -451,14 +447,14 @@ func (l *loop[T]) wait(ctx context.Context) bool {
 		now := time.Now()
 		do, pause := l.next(now)
 		if do == doSave {
-			if l.save(ctx); ctx.Err() != nil || l.left { // it may have yielded an error
+			if l.save(ctx); l.left { // it may have yielded an error
 				return false
 			}
 			do, pause = l.next(now)
 		}
 		if do == doBurst {
 			l.markDue(now)
-			return ctx.Err() == nil && !l.left
+			return ctx.Err() == nil
 		}
 		timer.Reset(pause)
 		select {

@@ -99,7 +99,7 @@ func TestModelOneBurst(t *testing.T) {
 		m.old("a=1", "b=2", "d/c=3")
 		m.start()
 		m.take()
-		m.calls = 0
+		m.calls, m.bursts = 0, 0
 		m.rename("a", "a~") // an editor's save
 		m.write("a", "one")
 		m.remove("a~")
@@ -108,6 +108,7 @@ func TestModelOneBurst(t *testing.T) {
 		m.rename("d", "e")
 		m.after(50*time.Millisecond, "a=one changed, b=two changed, d/c deleted, e/c=3 new, settled")
 		require.Equal(m, 3, m.calls)
+		require.Equal(m, 2, m.bursts, "looks at the processor time, each of which is a system call: none for each result")
 	})
 }
 
@@ -263,18 +264,32 @@ func TestModelSyncs(t *testing.T) {
 
 // TestModelSyncEnds: when the loop ends, for whatever reason, a Sync that it has taken fails, and so does a later call.
 func TestModelSyncEnds(t *testing.T) {
+	breaks := func(m *model) { m.onYield = func(Change[string], error) bool { return false } }
 	for name, set := range map[string]func(m *model){
-		"break":  func(m *model) { m.onYield = func(Change[string], error) bool { return false } },
+		"break": func(m *model) {
+			breaks(m)
+			m.world.put(modelRoot+"/a", "one")
+		},
+		"break at a failure of root": func(m *model) {
+			breaks(m)
+			m.world.fails(".", fs.ErrPermission)
+		},
+		"break at the limit": func(m *model) {
+			breaks(m)
+			m.add = func(string) error { return events.ErrLimit }
+		},
 		"cancel": func(m *model) { m.end(errTestEnds) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			inModel(t, func(m *model) {
 				m.old("a=1")
+				if name == "break at a failure of root" { // which has not been listed
+					m.world.fails(".", fs.ErrInvalid)
+				}
 				m.start()
 				m.take()
 				m.syncing = func() error {
 					set(m)
-					m.world.put(modelRoot+"/a", "one")
 					return errTestEnds // all is looked at
 				}
 				require.ErrorIs(m, m.w.Sync(context.Background()), errEnded)
@@ -307,7 +322,9 @@ func TestModelSyncBeforeTheLoop(t *testing.T) {
 			if m.opened == 1 {
 				require.NoError(m, <-done)
 			}
-			m.sync()
+			for range 30 { // a call that takes the loop for ended may still find it ready
+				m.sync()
+			}
 		}
 	})
 }
@@ -961,18 +978,22 @@ func TestModelLeft(t *testing.T) {
 					return nil
 				}
 				m.start()
-				if at == "an error of saving" {
+				alone := true // what ends the loop, without another change
+				switch at {
+				case "an error of saving":
 					require.NoError(m, os.RemoveAll(filepath.Dir(m.w.inc.File)))
 					time.Sleep(time.Minute)
-					select {
-					case <-m.ended: // without another change
-					default:
-						m.Fatal("the loop goes on")
-					}
-				}
-				if at == "a run without begin" {
+				case "a run without begin":
 					m.write("conf/rules/x", "")
-					time.Sleep(time.Minute)
+					time.Sleep(time.Second) // no save yet
+				default:
+					alone = false
+				}
+				synctest.Wait()
+				select {
+				case <-m.ended:
+				default:
+					require.False(m, alone, "the loop goes on")
 				}
 				m.write("b", "1")
 				m.write("x", "!")

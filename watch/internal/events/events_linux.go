@@ -264,9 +264,7 @@ func (s *Source) unwatch(d *dir) {
 // forget removes d from the tree if nothing needs it, then likewise each directory above it.
 func (s *Source) forget(d *dir) {
 	for d.parent != nil && d.watch == 0 && len(d.subs) == 0 {
-		if d.parent.subs[d.name] == d {
-			delete(d.parent.subs, d.name)
-		}
+		delete(d.parent.subs, d.name)
 		d = d.parent
 	}
 }
@@ -299,9 +297,7 @@ func (s *Source) Close() error {
 
 func (s *Source) closeAll() {
 	for _, fd := range []int{s.inotify, s.wake, s.mounts} {
-		if fd >= 0 {
-			_ = unix.Close(fd)
-		}
+		_ = unix.Close(fd) // fails for -1
 	}
 }
 
@@ -369,9 +365,8 @@ func (s *Source) takeIn() {
 }
 
 func (s *Source) event(watch int32, mask uint32, name string) {
-	if mask&unix.IN_Q_OVERFLOW != 0 {
+	if mask&unix.IN_Q_OVERFLOW != 0 { // no directory has its watch, which is -1
 		s.pending.add(".", true)
-		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,6 +1,7 @@
 package events
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -684,9 +685,15 @@ func TestInterrupted(t *testing.T) {
 		require.False(t, s.Moved())
 	})
 	s, _ := open(t)
+	event, err := binary.Append(nil, binary.NativeEndian, unix.InotifyEvent{Wd: -1, Mask: unix.IN_Q_OVERFLOW}) // it has no name, and may come alone
+	require.NoError(t, err)
 	s.reading.Lock()
-	s.kernel.read = func(int, []byte) (int, error) { return 0, nil }
+	s.kernel.read = func(_ int, b []byte) (n int, _ error) {
+		n, event = copy(b, event), nil
+		return n, nil
+	}
 	s.reading.Unlock()
+	require.Equal(t, []Hint{{".", true}}, told(s))
 	require.Empty(t, told(s))
 }
 
