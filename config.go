@@ -5,13 +5,13 @@ import (
 	"io/fs"
 	"iter"
 	"math"
-	"path/filepath"
 	"slices"
 	"sync"
 
 	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/descriptors"
 	"github.com/fileproc/fileproc/internal/gitignore"
+	"github.com/fileproc/fileproc/internal/names"
 )
 
 const (
@@ -100,15 +100,9 @@ func (c *config) ignoredAbove() (names []string) {
 }
 
 // canOpen reports whether a name can open nothing but the entry. An fs.FS can list a
-// name with a NUL byte, at which a system call would end the name. Windows has another
-// separator besides the slash, drives and devices, and removes dots and spaces from the
-// end of a name.
+// name with a NUL byte, at which a system call would end the name.
 func (c *config) canOpen(name []byte) bool {
-	if c.fsys != nil {
-		return bytes.IndexByte(name, 0) < 0
-	}
-	return filepath.Separator == '/' ||
-		bytes.IndexByte(name, filepath.Separator) < 0 && len(bytes.TrimRight(name, ". ")) == len(name) && filepath.IsLocal(string(name))
+	return bytes.IndexByte(name, 0) < 0 && (c.fsys != nil || names.IsLocal(name))
 }
 
 // A budget says how many descriptors a run may take for each purpose.

@@ -58,6 +58,14 @@ func Valid(name []byte) bool {
 	return len(name) > 0 && !IsDot(name) && bytes.IndexByte(name, '/') < 0
 }
 
+// IsLocal reports whether a valid name can open nothing but the entry, of the system's files.
+// Windows has another separator besides the slash, drives and devices, and removes dots and
+// spaces from the end of a name.
+func IsLocal(name []byte) bool {
+	return filepath.Separator == '/' ||
+		bytes.IndexByte(name, filepath.Separator) < 0 && len(bytes.TrimRight(name, ". ")) == len(name) && filepath.IsLocal(string(name))
+}
+
 // Below returns a function that makes names which a caller gives relative to root, if they are below it: it takes off "./",
 // as find prints it, and from an absolute path what leads to root. It returns any other name as it is. Root is of the
 // operating system's files unless isFS is set, and then no absolute path is below it.
