@@ -95,6 +95,13 @@ func TestProgressIsWhatHasHappened(t *testing.T) {
 	}
 }
 
+// What nobody has visited is known when all workers have returned, and no sooner.
+func TestProgressHasNothingAbandoned(t *testing.T) {
+	s := &shared{workers: []*worker{nil, {}}}
+	s.workers[1].shown.counts = counts{found: 3, abandoned: 2}
+	require.Equal(t, counts{found: 3}, s.shownCounts())
+}
+
 // A panic of the last call is a *PanicError too, and does not hide that of fn.
 func TestProgressPanicAtTheEnd(t *testing.T) {
 	for _, fnPanics := range []bool{false, true} {

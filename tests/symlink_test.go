@@ -289,6 +289,10 @@ func TestEntryOfALink(t *testing.T) {
 	_, err := fileproc.Process(t.Context(), root, opts, nameOf)
 	require.NoError(t, err)
 	require.ElementsMatch(t, []string{"ld", "none"}, skipped)
+	opts.FS, opts.Symlinks, skipped = os.DirFS(root), fileproc.SymlinksSkip, nil
+	_, err = fileproc.Process(t.Context(), ".", opts, nameOf)
+	require.NoError(t, err)
+	require.ElementsMatch(t, []string{"l", "ld", "none"}, skipped)
 }
 
 // TestLinkTarget: what a link led to is the path of that file where it is reached without a link, also below a linked
