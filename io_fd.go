@@ -201,9 +201,6 @@ func (f *fdFile) Cached(p []byte) (int, bool) {
 	if err == unix.EOPNOTSUPP || err == unix.ENOSYS {
 		f.dir.noCachedRead.Store(true)
 	}
-	if n <= 0 {
-		return 0, false
-	}
 	f.off = int64(n)
 	return n, sys.HoldsWhole(n, p) // only regular files and block devices give bytes here
 }

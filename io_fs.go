@@ -153,9 +153,6 @@ func (d *fsDir) why(err error) error {
 	if d.up == nil {
 		return err
 	}
-	if known := d.checked.Load(); known != nil {
-		return cmp.Or(*known, err)
-	}
 	notDir := d.checkDir()
 	if notDir == nil {
 		return err

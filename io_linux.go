@@ -59,7 +59,7 @@ func newLinuxDir(fd int) *linuxDir {
 // point. On Android it does not try: a process that calls openat2 may be killed.
 func (d *linuxDir) openDir(name names.Name) (directory, error) {
 	typ, refused := d.typ.Load(), false
-	if typ > 0 && runtime.GOOS != "android" && !knobs.NoOpenat2.Load() {
+	if typ != unknownFileSystem && runtime.GOOS != "android" && !knobs.NoOpenat2.Load() {
 		fd, err := sys.Openat2(d.fd, name, &unix.OpenHow{Flags: sys.DirFlags | unix.O_NOFOLLOW, Resolve: unix.RESOLVE_NO_XDEV})
 		if err == nil {
 			sub := newLinuxDir(fd)

@@ -35,10 +35,9 @@ type job struct {
 type jobPhase uint8
 
 const (
-	jobNew         jobPhase = iota
-	jobListing              // open, pinned and partly listed
-	jobBuffered             // all is in buffer; the ignore files in it are to be read
-	jobClassifying          // open and pinned again, after jobBuffered
+	jobNew      jobPhase = iota
+	jobListing           // open, pinned and partly listed
+	jobBuffered          // all is in buffer; the ignore files in it are to be read
 )
 
 // A source says where the entries of a job come from. These are the methods that the

@@ -3,6 +3,7 @@
 package fileproc
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"math"
@@ -109,9 +110,7 @@ func (p *part) listWhole() {
 			more, p.err = true, nil
 		}
 		for _, e := range l.entries {
-			if err := p.add(e); err != nil && p.err == nil {
-				p.err = err
-			}
+			p.err = cmp.Or(p.err, p.add(e))
 		}
 	}
 	p.over = true

@@ -245,11 +245,9 @@ func (r *run) startProgress(start time.Time) (end func()) {
 				r.pool.recordPanic(recover())
 			}
 		}()
-		ticker := time.NewTicker(progressPeriod)
-		defer ticker.Stop()
-		for {
+		for due := time.Tick(progressPeriod); ; {
 			select {
-			case <-ticker.C:
+			case <-due:
 				r.calls.onProgress(r.shownCounts(), time.Since(start))
 			case <-over:
 				returned = true

@@ -116,7 +116,6 @@ func (w *worker) reopen(j *job) bool {
 		return false
 	}
 	j.opened(&w.dirs, true)
-	j.phase = jobClassifying
 	return true
 }
 

@@ -165,12 +165,10 @@ func (l *links) follow(n *node, name string) (t target) {
 		if t.mode = st.Mode.Type(); t.mode != fs.ModeDir || !l.cfg.followDirs {
 			return nil
 		}
-		if name != names.Dot {
-			if d, err = d.openDir(name); err != nil {
-				return err
-			}
-			defer d.close()
+		if d, err = d.openDir(name); err != nil {
+			return err
 		}
+		defer d.close()
 		t.id, err = d.identity()
 		return err
 	})

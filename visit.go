@@ -18,8 +18,7 @@ const visitsInARow = 512
 // visit processes one file.
 func (w *worker) visit(b *batch, i int) {
 	w.show()
-	if w.visits++; w.visits == visitsInARow {
-		w.visits = 0
+	if w.visits++; w.visits%visitsInARow == 0 {
 		w.memory.Age()
 		runtime.Gosched()
 	}
@@ -220,7 +219,6 @@ func (w *worker) publishToRead(b *batch) {
 	}
 	w.cold.addFiles(b, 0)
 	w.dirs.release(b.node, 0, 1)
-	b.reset()
 	w.pool.wake()
 }
 

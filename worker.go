@@ -126,7 +126,7 @@ type worker struct {
 	id          int
 	slot        int // in which it runs callbacks, or noSlot
 	latency     latencyMeter
-	visits      int // since it last yielded its processor
+	visits      int
 	pin         dirPin
 	reader      content.Reader
 	content     fetched
