@@ -9,10 +9,11 @@ import (
 	"github.com/fileproc/fileproc/internal/sys"
 )
 
-// visitsInARow is after how many files a worker yields its processor, to have it
-// again at once if nobody else wants it. When a goroutine has run for 10 ms, Go's
-// monitor takes it for one that keeps others waiting: it then wakes every 20 µs
-// and gives the processor of the goroutine's next call to another thread.
+// visitsInARow is how many files a worker visits before it yields its processor. If no
+// other goroutine is ready, the worker gets the processor back at once. Without the yield,
+// Go's monitor thread would assume after 10 ms that the goroutine keeps others waiting: the
+// monitor would wake every 20 µs, and give the processor to another thread at the
+// goroutine's next system call.
 const visitsInARow = 512
 
 // visit processes one file.
@@ -64,7 +65,7 @@ func (w *worker) visitFile(b *batch, i int) {
 }
 
 // ask asks Select and hooks.Unchanged about f, the entry i of b. It reports whether to
-// load f now: otherwise f is done, or to be read later.
+// load f now. If not, f is done, or the worker reads it later.
 func (w *worker) ask(f *File, b *batch, i int) bool {
 	if selects := w.calls.selectFile; selects != nil {
 		if !w.acquireSlot() {
@@ -85,7 +86,7 @@ func (w *worker) ask(f *File, b *batch, i int) bool {
 	if !w.cfg.statFirst {
 		return true
 	}
-	if w.statFile(f, b, i) == nil { // else f is read all the same
+	if w.statFile(f, b, i) == nil { // after an error, f is read nevertheless
 		if w.reader.IsLarger(f.content.Stat.Size) {
 			f.skip(SkippedLarger)
 			return false
@@ -106,8 +107,8 @@ func (w *worker) ask(f *File, b *batch, i int) bool {
 	return false
 }
 
-// statFile fetches the metadata of f, the entry i of b, unless that is known. If f is no
-// regular file any more, that is an error.
+// statFile fetches the metadata of f, the entry i of b, unless it is known. It returns an
+// error if f is no longer a regular file.
 func (w *worker) statFile(f *File, b *batch, i int) error {
 	if f.content.HasStat {
 		return nil
@@ -128,11 +129,11 @@ func (w *worker) statFile(f *File, b *batch, i int) error {
 	return err
 }
 
-// readLater adds f to the files that are read, with other files of the directory,
-// once the worker has visited the batch.
+// readLater adds f to w.toRead, files of one directory that are read after the worker has
+// visited the batch.
 func (w *worker) readLater(f *File, inode uint64) {
 	b := w.toRead
-	if b != nil && b.node != f.node { // in a window
+	if b != nil && b.node != f.node { // a window has files of several directories
 		w.publishToRead(b)
 		b = nil
 	}
@@ -150,7 +151,7 @@ func (w *worker) readLater(f *File, inode uint64) {
 	b.stats = append(b.stats, f.content.Stat)
 }
 
-// call runs fn for f, and settles f.
+// call calls fn for f, and counts the outcome.
 func (w *worker) call(f *File) {
 	if !w.acquireSlot() {
 		f.abandon()
@@ -168,7 +169,7 @@ func (w *worker) call(f *File) {
 	f.settle(err)
 }
 
-// callOnBinary tells hooks.OnBinary of f, and counts it.
+// callOnBinary calls hooks.OnBinary for f, and counts f as skipped.
 func (w *worker) callOnBinary(f *File) {
 	if w.calls.onBinary != nil {
 		if !w.acquireSlot() {
@@ -181,11 +182,12 @@ func (w *worker) callOnBinary(f *File) {
 	f.skip(SkippedBinary)
 }
 
-// leave is called when the worker visits no more entries of b.
+// leave is called when the worker visits no more entries of b. Last says that no other
+// worker visits b, so that its references can be released.
 func (w *worker) leave(b *batch, last bool) {
 	w.content.forget()
 	w.metadata.forget()
-	if more := w.toRead; more != nil { // before what may panic, so that it is counted
+	if more := w.toRead; more != nil { // first, so that these files are counted even if what follows panics
 		w.toRead = nil
 		w.publishToRead(more)
 	}
@@ -211,7 +213,7 @@ func (w *worker) leave(b *batch, last bool) {
 	w.spare = b
 }
 
-// publishToRead lets workers read the files of b.
+// publishToRead gives the files of b to the pool or to the disk order, to be read.
 func (w *worker) publishToRead(b *batch) {
 	if !w.cold.listsAhead(b) {
 		w.pool.addBatch(b)
@@ -222,7 +224,7 @@ func (w *worker) publishToRead(b *batch) {
 	w.pool.wake()
 }
 
-// load fetches what the options ask for of f, the entry i of b.
+// load fetches the content of f, the entry i of b, or its metadata, as the options say.
 func (w *worker) load(f *File, b *batch, i int) error {
 	if w.cfg.noRead {
 		return w.loadStat(f, b, i)
@@ -249,7 +251,7 @@ func (w *worker) load(f *File, b *batch, i int) error {
 	return w.loadTimed(f, b, i)
 }
 
-// loadStat is load where no file is opened.
+// loadStat is load for a run that opens no file.
 func (w *worker) loadStat(f *File, b *batch, i int) error {
 	if !w.cfg.stat {
 		return nil
@@ -261,8 +263,8 @@ func (w *worker) loadStat(f *File, b *batch, i int) error {
 	return err
 }
 
-// unwanted returns why the content of f, which was fetched together with that of others,
-// is not wanted.
+// unwanted returns an error if the options leave out f, whose content was fetched together
+// with that of other files.
 func (w *worker) unwanted(f *File) error {
 	switch {
 	case w.reader.IsLarger(int64(len(f.content.Data))):
@@ -273,7 +275,8 @@ func (w *worker) unwanted(f *File) error {
 	return nil
 }
 
-// loadTimed reads f alone, and lets the pool grow if that shows that calls block.
+// loadTimed reads f alone. If the read shows that calls block, it turns the cold mode on or
+// lets the pool grow.
 func (w *worker) loadTimed(f *File, b *batch, i int) error {
 	if !b.isWindow() || !w.reader.NeedsSlot() {
 		w.releaseSlot()
@@ -302,7 +305,7 @@ func (w *worker) loadOne(f *File) error {
 	return err
 }
 
-// readPatiently reads f, of which a try has failed with err.
+// readPatiently reads f again. Its first try has failed with err.
 func (w *worker) readPatiently(f *File, err error) error {
 	return w.aside(func() error {
 		for {
@@ -310,7 +313,7 @@ func (w *worker) readPatiently(f *File, err error) error {
 				return errStopped
 			}
 			err = w.withDir(f.node, func(d directory) error { return readFile(&w.reader, d, f.name, &f.content) })
-			if err != content.ErrNeedsSlot { // again if the worker stepped aside
+			if err != content.ErrNeedsSlot { // it comes again if the worker stepped aside, which gave up the slot
 				return err
 			}
 		}

@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	// readaheadSize is how many bytes of a file are read ahead at most; with many files at
-	// once there is room for fewer.
+	// readaheadSize is the most bytes of a file that are read ahead. With many files at
+	// once, there is less room for each.
 	readaheadSize = 32 << 10
 	callDepth     = 16
-	// perFile is how many calls a file takes at most: openat, preadv2, fstat and close. The
-	// fstat is made if the size decides whether the file is whole.
+	// perFile is the most calls that a file takes: openat, preadv2, fstat and close. The
+	// fstat is made only if the size decides whether the file is whole.
 	perFile = 4
 )
 
@@ -27,8 +27,8 @@ const (
 type callGroup struct {
 	buf   [callDepth * readaheadSize / 2]byte // first, so that it begins with a page: see sys.IsWhole
 	limit int64                               // as Want.Limit
-	most  int                                 // bytes to ask for of a file; 0: metadata
-	want  int                                 // that the last read asked for, so that fewer are a whole file
+	most  int                                 // the most bytes to ask for of a file; 0: metadata
+	want  int                                 // bytes that the last read asked for; fewer bytes are a whole file
 	birth bool                                // metadata with the time of birth
 	calls [perFile * callDepth]calls.Call
 	parts [callDepth]unix.Iovec
@@ -41,7 +41,7 @@ type callGroup struct {
 var callGroups = sync.Pool{New: func() any { return new(callGroup) }}
 
 // newCallGroup returns a groupReader, or nil, and how many files it takes at
-// once. It reads files, with limit as in reader, or only fetches their metadata.
+// once. The groupReader reads files, with limit as in Want, or fetches only their metadata.
 func newCallGroup(limit int64, statOnly, birth bool) (groupReader, int) {
 	most := bytesWanted(limit)
 	if statOnly {
@@ -101,7 +101,7 @@ func (a *callGroup) read(d Dir, files []names.Name) bool {
 	return true
 }
 
-// isWhole reports whether what was read of file i of d, is certainly all of it.
+// isWhole reports whether the bytes read of file i of d are certainly all of it.
 func (a *callGroup) isWhole(d Dir, i int) bool {
 	n := a.calls[perFile*i+1].Result
 	if n <= 0 || a.calls[perFile*i+2].Result != 0 {

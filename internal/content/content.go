@@ -1,5 +1,5 @@
-// Package content reads the content and the metadata of files: of one, of several of a
-// directory with calls in a row or an io_uring, and of a window of those on a disk.
+// Package content reads the content and the metadata of files: of one file, of several
+// files of a directory with calls in a row or an io_uring, and of a window of files on a disk.
 package content
 
 import (
@@ -13,35 +13,35 @@ import (
 
 // A File is an open file. One goroutine uses it.
 type File interface {
-	// Cached reads into p what is available without waiting. ok says that the
-	// file is a regular one and that p[:n] is all of it; if not, the n bytes
-	// are its first, and Read goes on behind them.
+	// Cached reads into p what is available without waiting. If ok is true, the
+	// file is a regular one and p[:n] is all of it. If not, p[:n] is the beginning
+	// of the file, and Read continues after it.
 	Cached(p []byte) (n int, ok bool)
-	// Read reads as read(2) does, with 0 and nil at the end. It returns
-	// ErrWouldBlock if nothing has come within WaitSlice.
+	// Read reads as read(2) does, and returns 0 and nil at the end. It returns
+	// ErrWouldBlock if no byte has come within WaitSlice.
 	Read(p []byte) (n int, err error)
 	Stat() (sys.Stat, error)
 	Close()
 }
 
-// A Remote is a File that knows whether its content would be fetched to be read.
+// A Remote is a File that knows whether reading would download its content.
 type Remote interface{ IsRemote() bool }
 
 // A Sized is a File that may know where its content ends.
 type Sized interface {
-	// HasTrueSize reports whether the size in s, which Stat has returned, is the end of
-	// the content: there is nothing to be read behind it.
+	// HasTrueSize reports whether the content ends at the size in s, which Stat has
+	// returned.
 	HasTrueSize(s sys.Stat) bool
 }
 
-// WaitSlice is how long one read waits before the reader looks whether the run
-// goes on.
+// WaitSlice is how long one read waits before the reader checks whether the run
+// was stopped.
 const WaitSlice = 5 * time.Millisecond
 
 var (
 	// ErrTooLarge is fileproc.ErrTooLarge.
 	ErrTooLarge = errors.New("fileproc: file is larger than Options.MaxFileSize")
-	// ErrStopped is the failure of work that a stopped run no longer does.
+	// ErrStopped is the error of work that ends early because the run was stopped.
 	ErrStopped = errors.New("fileproc: the run has been stopped")
 	// ErrWouldBlock is the error of a read that has found nothing yet.
 	ErrWouldBlock = errors.New("fileproc: nothing to read yet")
@@ -51,8 +51,8 @@ var (
 	ErrBinary = errors.New("fileproc: binary file")
 	// ErrRemote is the outcome of a file that Want.SkipRemote leaves out.
 	ErrRemote = errors.New("fileproc: remote file")
-	// ErrNeedsSlot says that a file is to be read again in a slot. The reader does not
-	// wait for one, since the file takes a descriptor.
+	// ErrNeedsSlot says that the worker must read the file again while it has a slot. The
+	// reader does not wait for a slot itself, since the open file takes a descriptor.
 	ErrNeedsSlot = errors.New("fileproc: no slot for a large file")
 )
 
@@ -63,13 +63,14 @@ type Want struct {
 	Truncate   bool  // deliver the beginning of a longer file, in place of ErrTooLarge
 	Stat       bool  // fetch the metadata of every file
 	SkipBinary bool  // a file that begins like a binary one is ErrBinary
-	SkipRemote bool  // a Remote whose content would be fetched is ErrRemote
+	SkipRemote bool  // a Remote whose content would be downloaded is ErrRemote
 }
 
 // IsLarger reports whether SkipLarger leaves out a file of size bytes.
 func (w *Want) IsLarger(size int64) bool { return w.SkipLarger > 0 && size > w.SkipLarger }
 
-// TooLarge is ErrTooLarge for a file of size bytes, or of more if atLeast is set.
+// TooLarge returns ErrTooLarge with the size of the file, or with its least size if atLeast
+// is set.
 func (w *Want) TooLarge(size int64, atLeast bool) error {
 	more := ""
 	if atLeast {
@@ -83,11 +84,12 @@ type Content struct {
 	Data      []byte
 	Truncated bool
 	Stat      sys.Stat
-	HasStat   bool       // Stat is known; it is a regular file's, see SetStat
+	HasStat   bool       // Stat is known, and is that of a regular file: see SetStat
 	Beginning *Beginning // of a file that is Truncated; valid as long as Data is
 }
 
-// SetStat takes metadata that op has fetched, unless it is not a regular file's.
+// SetStat sets the metadata, which op has fetched. It returns an error if the metadata is not
+// that of a regular file.
 func (c *Content) SetStat(op string, s sys.Stat) error {
 	err := sys.CheckRegular(op, s.Mode)
 	if err == nil {

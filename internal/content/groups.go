@@ -6,17 +6,17 @@ import (
 	"github.com/fileproc/fileproc/internal/names"
 )
 
-// A groupReader is an accelerator inside a backend: it opens and reads, or looks
-// up, several files at once. Those whose result is not certain are read one by one.
+// A groupReader is an accelerator inside a backend. It opens and reads, or looks up,
+// several files at once. A Reader reads the files whose result is not certain.
 type groupReader interface {
-	// read opens and reads, or looks up, files of d, and reports whether that was of
-	// use. If not, get must not be called.
+	// read opens and reads, or looks up, files of d. If it returns false, it could not do
+	// so, and get must not be called.
 	read(d Dir, files []names.Name) bool
-	// get puts what is known of file i of the last read into c, the whole content
-	// of a regular file or its metadata, if that is certain. Content is valid
-	// until the next read.
+	// get puts the result of the last read for file i into c: the whole content of a
+	// regular file, or its metadata. It returns false if the result is not certain.
+	// Content is valid until the next read.
 	get(i int, c *Content) bool
-	// isUncached reports whether get gave nothing because the file's content is not in
+	// isUncached reports whether get returns false because the content of file i is not in
 	// the page cache.
 	isUncached(i int) bool
 	close()
@@ -25,54 +25,55 @@ type groupReader interface {
 const (
 	// AheadFrom is how many files a worker visits before it reads ahead.
 	AheadFrom = 16
-	// ringFrom is how many it reads ahead before it sets up an io_uring if much is
-	// left to do. To set one up costs what it gains with a hundred files.
+	// ringFrom is how many files a worker reads ahead before it sets up an io_uring, if
+	// much is left to do. The setup costs what an io_uring gains with a hundred files.
 	ringFrom = 240
-	// ringAnyway is after how many it does so in any case.
+	// ringAnyway is how many files it reads ahead before it does so in any case.
 	ringAnyway = 1024
-	// readaheadDepth is how many files are read at once, at most.
+	// readaheadDepth is the most files in a group.
 	readaheadDepth = 64
-	// readaheadBytes is how large they are together, about: copies to more memory than
-	// that fall out of the processor's cache.
+	// readaheadBytes is about how many bytes the files of a group have together. More
+	// would not fit the processor's cache.
 	readaheadBytes = 128 << 10
-	// readaheadAverage is the average size in bytes of files that are too large.
+	// readaheadAverage is the average size in bytes above which files are too large for
+	// groups.
 	readaheadAverage = 32 << 10
-	// ringShare: at once, a ring reads at most one file for so many that the worker
-	// has read ahead. Otherwise, at the end of a small set, one worker would read many
-	// files while the others have nothing left to do.
+	// ringShare limits the groups of a ring: for each ringShare files that the worker has
+	// read ahead, a group may have one file. Otherwise, at the end of a small set, one
+	// worker would read many files while the others have nothing left to do.
 	ringShare = 8
-	// ringEven: one file in so many may have a size that is a multiple of 512 for a ring to
-	// be of use.
+	// ringEven says when a ring is useful: at most one file in ringEven may have a size
+	// that is a multiple of 512.
 	ringEven = 8
-	// readaheadPause is how many files a worker reads one by one when more than a
-	// quarter of the last readaheadDepth, or of the last group, had to be.
+	// readaheadPause is how many files a worker reads one by one after groups were of
+	// little use: a Reader had to read more than a quarter of their files again.
 	readaheadPause = 1024
 )
 
-// Groups is the Fetcher of files in the page cache. It adapts as a worker visits files: it
-// leaves the first AheadFrom of a run alone, then fetches small groups with calls in a row,
-// and larger ones with an io_uring once it has fetched many. It pauses where that is of no use.
+// Groups is the Fetcher of files in the page cache. It leaves the first AheadFrom files of a
+// worker to the Reader, and then fetches small groups with calls in a row. Once it has fetched
+// many files, it fetches larger groups with an io_uring. It pauses when groups are of little use.
 type Groups struct {
 	Limit     int64 // as Want.Limit
-	NeedsStat bool  // content is of no use without metadata
-	StatOnly  bool  // metadata alone
-	Birth     bool  // with the time of birth
-	NoRing    bool  // io_uring is not to be tried, or no more
-	Wait      int   // files to be visited before the next group
+	NeedsStat bool  // content is useless without metadata
+	StatOnly  bool  // fetch only metadata
+	Birth     bool  // fetch the time of birth, too
+	NoRing    bool  // do not try io_uring, or not again
+	Wait      int   // files to visit before the next group
 
 	reader groupReader
 	depth  int  // of reader
-	ring   bool // reader is one
-	filled int  // files fetched without io_uring
-	tried  int  // files fetched since it was last judged
-	missed int  // those of them that had to be read one by one
-	cold   int  // those of these that were not in the page cache
-	seen   int  // files whose size is in bytes: all, but the older, the less they count
+	ring   bool // reader uses an io_uring
+	filled int  // files fetched
+	tried  int  // files fetched since the last judge
+	missed int  // those of tried that a Reader had to read
+	cold   int  // those of missed that were not in the page cache
+	seen   int  // files counted in bytes; older files have less weight
 	bytes  int
 	even   int // those of seen whose size is a multiple of 512
 }
 
-// Saw says that a file of n bytes was read, by whatever means.
+// Saw counts a file of n bytes that was read, also one that a Reader has read.
 func (g *Groups) Saw(n int) {
 	if g.seen++; g.seen == readaheadDepth {
 		g.seen, g.bytes, g.even = g.seen/2, g.bytes/2, g.even/2
@@ -86,7 +87,7 @@ func (g *Groups) Saw(n int) {
 // average returns the average size of the files, at least 1.
 func (g *Groups) average() int { return g.bytes/max(g.seen, 1) + 1 }
 
-// Fetch fetches the next group, if that is worth it.
+// Fetch fetches the next group, if groups are useful now.
 func (g *Groups) Fetch(s Source) (n int, met Outcome) {
 	if s.IsJoined() {
 		return 0, Outcome{}
@@ -100,7 +101,7 @@ func (g *Groups) Fetch(s Source) (n int, met Outcome) {
 		return 0, Outcome{}
 	}
 	var start time.Time
-	if g.StatOnly { // of content, Get finds out what had to be waited for
+	if g.StatOnly { // for content, Get finds out what is not in the page cache
 		start = time.Now()
 	}
 	useful := g.reader.read(d, files)
@@ -118,7 +119,7 @@ func (g *Groups) Fetch(s Source) (n int, met Outcome) {
 	return n, met
 }
 
-// Get puts what the last group has of file i into c, if that is of use.
+// Get puts the result of the last group for file i into c, if it is certain.
 func (g *Groups) Get(i int, c *Content) (ok, ring bool) {
 	if (!g.NeedsStat || c.HasStat) && g.reader.get(i, c) { // a group has one of both
 		return true, g.ring
@@ -130,7 +131,7 @@ func (g *Groups) Get(i int, c *Content) (ok, ring bool) {
 	return false, false
 }
 
-// next returns how many of the entries of s to fetch now.
+// next returns how many entries of s to fetch now.
 func (g *Groups) next(s Source) int {
 	left := s.Len()
 	switch {
@@ -159,15 +160,15 @@ func (g *Groups) next(s Source) int {
 	return min(g.depth, left, max(readaheadBytes/g.average(), AheadFrom/2))
 }
 
-// isEven reports whether many sizes are multiples of 512. With those an io_uring cannot
-// tell whether a file is whole, so that it would be opened again.
+// isEven reports whether many sizes are multiples of 512. With such a size, an io_uring cannot
+// tell whether a file is whole, so that a Reader opens the file again.
 func (g *Groups) isEven() bool { return g.even > g.seen/ringEven }
 
 // pause fetches nothing for a while.
 func (g *Groups) pause() { g.Wait = readaheadPause }
 
-// judge reports whether so much had to be read one by one that it is better to
-// stop for a while, and whether most of that was not in the page cache.
+// judge reports whether a Reader had to read so many files that it is better to pause,
+// and whether most of them were not in the page cache.
 func (g *Groups) judge() (stop, cold bool) {
 	if g.tried < readaheadDepth {
 		return false, false
@@ -177,7 +178,7 @@ func (g *Groups) judge() (stop, cold bool) {
 	return stop, cold
 }
 
-// choose sets the groupReader, unless there is none, and its depth.
+// choose sets the groupReader, if the system has one, and its depth.
 func (g *Groups) choose(s Source) {
 	if g.reader == nil {
 		g.reader, g.depth = newCallGroup(g.Limit, g.StatOnly, g.Birth)
@@ -194,13 +195,13 @@ func (g *Groups) choose(s Source) {
 	}
 }
 
-// Close ends the use of the groupReader. The next is chosen anew.
+// Close ends the use of the groupReader. The next Fetch chooses again.
 func (g *Groups) Close() {
 	if g.reader != nil {
 		g.reader.close()
 		g.reader = nil
 	}
-	if g.ring { // there may be one again
+	if g.ring { // the next choose may set one up again
 		g.ring, g.NoRing = false, false
 	}
 }

@@ -9,30 +9,30 @@ import (
 	"github.com/fileproc/fileproc/internal/sys"
 )
 
-// heapBuffers are kept from file to file and from run to run: those for files of up
-// to 64 KiB, of up to 128 KiB and so on, and the byte that shows the end of each. A
-// new one would have to be cleared, and collected.
+// heapBuffers are kept from file to file and from run to run, since a new buffer would have
+// to be cleared and collected. The first pool has buffers for files of up to 64 KiB, the
+// second of up to 128 KiB, and so on. Each has one byte more, for the read that finds the end.
 var heapBuffers [5]sync.Pool
 
-// heapClass returns the pool for buffers of size bytes, if there is one.
+// heapClass returns the index of the pool for buffers of size bytes, if there is one.
 func heapClass(size int) (class int, ok bool) {
 	class = max(bits.Len(uint(max(size-2, 0)))-16, 0)
 	return class, class < len(heapBuffers)
 }
 
-// skew is where in a page the memory begins. Copies of 64 KiB and more to the beginning of a page take
-// 8 % longer on an Intel Xeon.
+// skew is the offset in a page at which a buffer begins. On an Intel Xeon, copies of 64 KiB and
+// more to the beginning of a page take 8 % longer.
 const skew = 16
 
 // allocLarge is sys.AllocLarge, unless a test replaces it.
 var allocLarge = sys.AllocLarge
 
-// A Memory is what the readers of a run have for files of more than MaxFree bytes:
-// mappings of their own, since the garbage collector would free such a buffer only after
-// the next is made. What no reader uses is kept for the next file, because the kernel
-// clears each page of a new mapping, which takes longer than to copy a cached file. So
-// there are never more than readers had at the same time. The methods may be called by
-// several goroutines. On a nil Memory, take and put work, and nothing is kept.
+// A Memory holds the buffers of a run's readers for files of more than MaxFree bytes. The
+// buffers are mappings: the garbage collector would free a large buffer only after the next
+// one is made. Memory keeps unused mappings for the next file, because the kernel clears
+// each page of a new mapping, which takes longer than to copy a cached file. So there are
+// never more mappings than readers have used at the same time. Several goroutines may call
+// the methods. On a nil Memory, take and put work, and nothing is kept.
 type Memory struct {
 	mu    sync.Mutex // guards what follows
 	kept  []keptMemory
@@ -41,10 +41,10 @@ type Memory struct {
 
 type keptMemory struct {
 	p   []byte
-	age int // calls of Age since it was used
+	age int // calls of Age since p was used
 }
 
-// take returns size bytes.
+// take returns a buffer of size bytes.
 func (m *Memory) take(size int64) ([]byte, error) {
 	if class, ok := heapClass(int(min(size, 2*MaxFree))); ok {
 		if p, ok := heapBuffers[class].Get().(*[]byte); ok {
@@ -57,14 +57,15 @@ func (m *Memory) take(size int64) ([]byte, error) {
 		return p[:size], nil
 	}
 	sys.FreeLarge(p)
-	// The address space of a quarter more, for the next file that is a little larger.
+	// A quarter more of address space, for a next file that is a little larger.
 	if q, err := allocLarge(max(size, int64(cap(p))/4*5)); err == nil {
 		return q[:size], nil
 	}
 	return allocLarge(size)
 }
 
-// unkeep returns the smallest that is kept of size bytes or more, else the largest.
+// unkeep returns the smallest kept buffer of size bytes or more, or if there is none the
+// largest.
 func (m *Memory) unkeep(size int64) []byte {
 	if m == nil {
 		return nil
@@ -97,7 +98,7 @@ func (m *Memory) put(p []byte) {
 		return
 	}
 	if class, ok := heapClass(cap(p)); ok {
-		q := p // which is allocated, unlike p
+		q := p // only q escapes to the heap
 		heapBuffers[class].Put(&q)
 		return
 	}
@@ -111,11 +112,12 @@ func (m *Memory) put(p []byte) {
 	m.count.Store(int32(len(m.kept)))
 }
 
-// perAge is how many bytes may be kept unused for one call of Age: the kernel takes
-// about as long to clear them as a worker for the files between two calls.
+// perAge is how many bytes may be kept unused for one call of Age. The kernel clears them in
+// about the time in which a worker visits the files between two calls.
 const perAge = 8 << 20
 
-// Age is called by each worker after a number of files. It frees what has long not been used.
+// Age frees buffers that have not been used for long. Each worker calls it after a number of
+// files.
 func (m *Memory) Age() {
 	if m.count.Load() > 0 {
 		m.free(func(k *keptMemory) bool {

@@ -10,25 +10,25 @@ import (
 
 const (
 	// FirstBuffer is the size in bytes of the buffer that every worker has.
-	// Files that are smaller need no metadata and no memory of their own.
+	// Smaller files need no metadata and no other memory.
 	FirstBuffer = 32 << 10
-	// MaxRead caps one read, in bytes: a run that is stopped waits for no more
-	// than this, and it is far below the 2 GiB that a kernel may refuse.
+	// MaxRead limits one read, in bytes: a stopped run waits for no longer read.
+	// It is far below the 2 GiB that a kernel may refuse.
 	MaxRead = 1 << 20
 	// MaxFree is the size in bytes above which a worker needs a slot to read a
-	// file's content, so that not all that is in flight can be as large as
-	// MaxFileSize: 1 MiB and the byte that shows the end.
+	// file's content: 1 MiB and the byte that shows the end. While calls block, more
+	// workers than slots read at the same time: they must not all take MaxFileSize.
 	MaxFree = 1<<20 + 1
-	// maxBelieved is the size in bytes up to which memory is taken because the
+	// maxBelieved is the most memory, in bytes, that is taken because the
 	// metadata says so. Some files of /proc and sysfs claim far more than they
-	// hold. What goes beyond is read into buffers that double.
+	// hold. Longer content is read into buffers that double.
 	maxBelieved = 4 << 30
 	// BinaryPrefix is how many bytes of a file are searched for a NUL: 8 KiB, about
-	// what git looks at.
+	// as many as git searches.
 	BinaryPrefix = 8 << 10
-	// Patience is how long the reads of one file wait in all for content that
-	// is not there yet. Some regular files never end: a read of /proc/kmsg waits
-	// for the kernel's next message.
+	// Patience is how long all reads of one file together wait for content.
+	// Some regular files never end: a read of /proc/kmsg waits for the kernel's
+	// next message.
 	Patience = time.Second
 )
 
@@ -36,16 +36,16 @@ const (
 type Reader struct {
 	Want
 	Stopped     func() bool
-	MayAllocate func() bool // more than MaxFree bytes now; nil: always
-	Memory      *Memory     // of the run; nil: large files have mappings of their own
+	MayAllocate func() bool // reports whether the reader may take more than MaxFree bytes now; nil: always
+	Memory      *Memory     // of the run; nil: each large file has a mapping of its own
 
 	buf      *[FirstBuffer]byte
 	large    []byte // for files that do not fit buf: see Release
-	expected int64  // size of the next file, by those before it
-	expects  bool   // expected counts the last file
-	uncached bool   // the page cache had nothing of the last file, or does not say
+	expected int64  // size of the next file, estimated from those before it
+	expects  bool   // expected includes the last file
+	uncached bool   // the page cache had nothing of the last file, or does not tell
 	spare    File
-	waited   time.Duration // of Patience
+	waited   time.Duration // part of Patience that is over
 
 	beginning Beginning // of the last file, if it was longer than Limit
 }
@@ -56,7 +56,7 @@ var buffers = sync.Pool{New: func() any { return new([FirstBuffer]byte) }}
 // TakeBuffer makes r ready to read.
 func (r *Reader) TakeBuffer() { r.buf = buffers.Get().(*[FirstBuffer]byte) }
 
-// GiveBuffer gives back what the next run can use.
+// GiveBuffer gives back the memory that a later run can use.
 func (r *Reader) GiveBuffer() {
 	r.expected = 0
 	r.Release()
@@ -64,18 +64,18 @@ func (r *Reader) GiveBuffer() {
 	r.buf = nil
 }
 
-// Limited returns a Reader in r's buffer of files of up to limit bytes.
+// Limited returns a Reader of files of up to limit bytes, which reads into r's buffer.
 func (r *Reader) Limited(limit int64) Reader {
 	return Reader{Want: Want{Limit: limit}, Stopped: r.Stopped, buf: r.buf}
 }
 
-// Spare returns the last file, which is closed: the backend may use it again.
+// Spare returns the last file, which is closed. The backend may use the value for the next file.
 func (r *Reader) Spare() File { return r.spare }
 
-// Uncached reports whether the page cache had nothing of the last file, or does not say.
+// Uncached reports whether the page cache had nothing of the last file, or does not tell.
 func (r *Reader) Uncached() bool { return r.uncached }
 
-// NeedsSlot reports whether the next file is likely to be so large that it is read in a slot.
+// NeedsSlot reports whether the next file is likely to be so large that reading it takes a slot.
 func (r *Reader) NeedsSlot() bool { return r.expected > MaxFree }
 
 // Held returns how many bytes of memory r has beside its first buffer.
@@ -89,7 +89,7 @@ func statRegular(h File) (sys.Stat, error) {
 	return s, err
 }
 
-// Read reads h into c, and closes it. If it fails it keeps no large memory.
+// Read reads h into c, and closes h. If Read fails, r keeps no large memory.
 func (r *Reader) Read(h File, c *Content) error {
 	r.spare = h
 	defer h.Close() // also when an fs.FS panics
@@ -111,7 +111,7 @@ func (r *Reader) read(h File, c *Content) error {
 	var s sys.Stat
 	var err error
 	known := r.Want.Stat || r.expected > MaxFree
-	if known { // with Want.Stat before the content, which may change
+	if known { // metadata for Want.Stat comes before the content, which may change
 		if s, err = r.inspect(h); err != nil {
 			return err
 		}
@@ -141,10 +141,10 @@ func (r *Reader) read(h File, c *Content) error {
 	return r.readOn(h, c, p, n, s)
 }
 
-// readOn reads the rest of h, which has metadata s, behind p[:n].
+// readOn reads the rest of h, whose metadata is s, after p[:n].
 func (r *Reader) readOn(h File, c *Content, p []byte, n int, s sys.Stat) (err error) {
 	r.beginning.Stat = s
-	if r.SkipBinary { // before a binary file's size can be an error
+	if r.SkipBinary { // a binary file is skipped, even if its size would be an error
 		if n, err = r.readUpTo(h, p, n, BinaryPrefix); err != nil {
 			return err
 		}
@@ -181,8 +181,9 @@ func (r *Reader) readOn(h File, c *Content, p []byte, n int, s sys.Stat) (err er
 	}
 }
 
-// fit returns memory for a file of size bytes, with p[:n] at its beginning. Where there is
-// no memory for what the metadata claims, the content may still be small.
+// fit returns memory for a file of size bytes, with p[:n] at its beginning. If there is not
+// enough memory for the size in the metadata, it returns what there is, since the content
+// may be smaller.
 func (r *Reader) fit(p []byte, n int, size int64) ([]byte, error) {
 	want := r.capped(min(size, maxBelieved))
 	if want <= int64(len(p)) {
@@ -194,13 +195,13 @@ func (r *Reader) fit(p []byte, n int, size int64) ([]byte, error) {
 		return q, nil
 	case err == ErrNeedsSlot || err == ErrStopped:
 		return nil, err
-	case r.large == nil: // grow has given back what p was
+	case r.large == nil: // grow has given back p's memory
 		return r.buf[:], nil
 	}
 	return p, nil
 }
 
-// inspect returns the metadata of h. If it is larger than SkipLarger, that is ErrLarger.
+// inspect returns the metadata of h. If h is larger than SkipLarger, it returns ErrLarger.
 func (r *Reader) inspect(h File) (sys.Stat, error) {
 	s, err := statRegular(h)
 	if err == nil && r.IsLarger(s.Size) {
@@ -212,8 +213,8 @@ func (r *Reader) inspect(h File) (sys.Stat, error) {
 // refuses reports whether a file of size bytes is too large to be read at all.
 func (r *Reader) refuses(size int64) bool { return !r.Truncate && r.Limit >= 0 && size > r.Limit }
 
-// first returns the memory for the first read of a file of size bytes, if that is
-// known. Otherwise it has room for twice what is expected.
+// first returns the memory for the first read of a file of size bytes. If the size is not
+// known, the memory has room for twice the expected size.
 func (r *Reader) first(size int64, known bool) ([]byte, error) {
 	want := r.capped(min(size, maxBelieved))
 	switch {
@@ -221,7 +222,7 @@ func (r *Reader) first(size int64, known bool) ([]byte, error) {
 		want = r.capped(min(2*r.expected, MaxFree-1))
 	case !known:
 		want = 0
-	case r.refuses(size): // unless it is a binary file
+	case r.refuses(size): // the first buffer is enough to see whether it is binary
 		want = 0
 	}
 	if want > FirstBuffer {
@@ -243,14 +244,14 @@ func (r *Reader) first(size int64, known bool) ([]byte, error) {
 	return p, nil
 }
 
-// isTrueSize reports whether the size in s, of h, is where its content ends.
+// isTrueSize reports whether the content of h ends at the size in s.
 func isTrueSize(h File, s sys.Stat) bool {
 	f, ok := h.(Sized)
 	return ok && f.HasTrueSize(s)
 }
 
-// next is h.read, but waits while there is nothing to read yet: for Patience
-// in all for one file, and no longer than the run goes on.
+// next is h.Read, but waits while there is nothing to read yet: until the run is stopped, and
+// at most for Patience in all for one file.
 func (r *Reader) next(h File, p []byte) (n int, err error) {
 	for {
 		if r.Stopped() {
@@ -266,7 +267,7 @@ func (r *Reader) next(h File, p []byte) (n int, err error) {
 	}
 }
 
-// readUpTo reads on behind p[:n] until there are end bytes or no more.
+// readUpTo reads into p after p[:n], until p has end bytes or the file ends.
 func (r *Reader) readUpTo(h File, p []byte, n, end int) (int, error) {
 	for n < end {
 		k, err := r.next(h, p[n:end])
@@ -278,8 +279,8 @@ func (r *Reader) readUpTo(h File, p []byte, n, end int) (int, error) {
 	return n, nil
 }
 
-// capped returns the buffer size for a file of size bytes: one more, so that
-// the read that finds its end needs no larger one.
+// capped returns the buffer size for a file of size bytes, at most for Limit bytes. It has one
+// byte more, so that the read that finds the end needs no larger buffer.
 func (r *Reader) capped(size int64) int64 {
 	if r.Limit >= 0 {
 		size = min(size, r.Limit)
@@ -299,7 +300,7 @@ func (r *Reader) grow(p []byte, size int64) ([]byte, error) {
 		}
 		was = nil
 	} else {
-		if len(p) == 0 { // nothing to copy: not both at the same time
+		if len(p) == 0 { // nothing to copy, so give the old memory back first
 			r.large = nil
 			r.Memory.put(was)
 			was = nil
@@ -308,7 +309,7 @@ func (r *Reader) grow(p []byte, size int64) ([]byte, error) {
 		if err != nil {
 			return nil, &sys.Error{Op: "read", Err: err}
 		}
-		r.large = q // which a stop gives back, too
+		r.large = q // so that r gives q back, also after a stop
 	}
 	q := r.large[:size]
 	var err error
@@ -321,11 +322,12 @@ func (r *Reader) grow(p []byte, size int64) ([]byte, error) {
 	return q, err
 }
 
-// lessExpected forgets large files over the next.
+// lessExpected returns the expected size after one more file, with less weight for past large
+// files.
 func (r *Reader) lessExpected() int64 { return r.expected - r.expected/8 }
 
-// Release ends the use of the last file's content. Memory of more than MaxFree bytes is
-// given back, and all of it once some smaller files have followed.
+// Release ends the use of the last file's content. It gives back memory of more than MaxFree
+// bytes, and all memory once some smaller files have followed.
 func (r *Reader) Release() {
 	if !r.expects {
 		r.expected = r.lessExpected()

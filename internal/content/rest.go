@@ -2,7 +2,7 @@ package content
 
 import "github.com/fileproc/fileproc/internal/sys"
 
-// A Beginning is what is known of a file of which Content.Data is the beginning.
+// A Beginning describes a file of which Content.Data is only the beginning.
 type Beginning struct {
 	Stat  sys.Stat // of the handle that was read, unless Whole is set
 	Rest  []byte   // what follows Data, as far as it was read
@@ -16,21 +16,21 @@ func IsSame(a, b sys.Stat) bool {
 		a.ModTime.Equal(b.ModTime) && a.ChangeTime.Equal(b.ChangeTime)
 }
 
-// A Skipper is a File that can be read from an offset on.
+// A Skipper is a File that can be read from an offset.
 type Skipper interface {
 	// Skip makes the first Read begin at offset n, and reports whether that is possible.
 	Skip(n int64) bool
 }
 
-// A Rest is a file that is open to be read on behind its first bytes.
+// A Rest is an open file, which is read from after its first bytes.
 type Rest struct {
 	reader Reader
 	h      File
 }
 
-// NewRest returns the Rest of h, new, behind its first n bytes. If h is not the file
-// that b is the beginning of, that is ErrChanged; nil is the beginning of each file.
-// NewRest closes h unless it returns a Rest.
+// NewRest returns the Rest of h after its first n bytes. H was just opened. If b is not the
+// beginning of h, the error is ErrChanged; a nil b is the beginning of every file. NewRest
+// closes h unless it returns a Rest.
 func NewRest(h File, b *Beginning, n int64, stopped func() bool) (*Rest, error) {
 	r := &Rest{Reader{Stopped: stopped}, h}
 	returned := false

@@ -12,23 +12,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A ringGroup is a groupReader that uses io_uring. Android kills processes that try.
+// A ringGroup is a groupReader that uses io_uring. Android kills processes that try to.
 type ringGroup struct {
 	ring *uring.Ring
 	most int // as callGroup.most
 	want int // as callGroup.want
 }
 
-// rings counts the io_urings of all runs. Each is kept to the end of its run.
+// rings counts the io_urings of all runs. A run keeps its rings until it ends.
 var rings atomic.Int64
 
-// mostRings returns how many io_urings there may be in all runs together. Tests set it.
+// mostRings returns how many io_urings all runs together may have. Tests set it.
 var mostRings = func() int64 { return int64(min(descriptors.Limit()/4, 1<<16)) }
 
-// newRingGroup returns nil where there is no io_uring: before Linux 5.17, where it
-// is forbidden (in containers by default, by sysctl, by seccomp), where its
-// resources have run out, or when rings already have their share of descriptors,
-// or few are left.
+// newRingGroup returns nil if io_uring cannot be used: before Linux 5.17, if it
+// is forbidden (in containers by default, by sysctl, by seccomp), if its
+// resources have run out, if rings already have their share of descriptors,
+// or if few descriptors are left.
 func newRingGroup(limit int64) groupReader {
 	ring := newRing(func() (*uring.Ring, error) { return uring.New(readaheadDepth, readaheadSize/2) })
 	if ring == nil {
@@ -83,8 +83,8 @@ type windowRing struct {
 	reads []uring.FileRead
 }
 
-// newWindowRing returns nil where newRingGroup does, and otherwise the memory that
-// the ring reads into.
+// newWindowRing returns nil if newRingGroup would, and otherwise also the memory into
+// which the ring reads.
 func newWindowRing() (*windowRing, []byte) {
 	ring := newRing(func() (*uring.Ring, error) { return uring.NewForFiles(WindowMax, windowBuffer+windowStart) })
 	if ring == nil {
@@ -93,14 +93,14 @@ func newWindowRing() (*windowRing, []byte) {
 	return &windowRing{ring: ring}, ring.Memory()
 }
 
-// read makes reads of files, and reports whether that was possible.
+// read reads those files whose indexes are in reads. It reports whether that was possible.
 func (r *windowRing) read(files []windowEntry, reads []int, flags uint32) bool {
 	r.reads = r.reads[:0]
 	for _, i := range reads {
 		f := &files[i]
 		at := f.at
 		if at < 0 {
-			at = windowBuffer // nobody looks at what is there
+			at = windowBuffer // the bytes there are not used
 		}
 		r.reads = append(r.reads, uring.FileRead{FD: int32(f.fd), At: uint32(at), Len: uint32(f.want)})
 	}

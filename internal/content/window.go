@@ -10,22 +10,22 @@ import (
 // A WindowReader is an accelerator inside a backend: it reads files of several
 // directories together, so that a disk gets many requests at once.
 type WindowReader interface {
-	// Begin begins a window of n files, for which the disk may be asked for so many
-	// requests. What was read before is no longer valid.
+	// Begin begins a window of n files, which may make so many requests of the disk. It
+	// makes earlier content invalid.
 	Begin(n, requests int)
-	// Open opens the file name of d as file i. An error says that no other file of d
-	// need be tried.
+	// Open opens the file name in d as file i. After an error, the caller skips the other
+	// files of d.
 	Open(i int, d Dir, name names.Name) error
-	// Read reads the files that are open, as far as that is sensible, and closes
-	// them. If it probes, it reports how much of them was in the page cache: 0 to 1,
-	// or -1 if that is unknown.
+	// Read reads the open files, or the beginning of large ones, and closes them. If
+	// probes is set, it returns which share of them was in the page cache: 0 to 1, or
+	// -1 if that is unknown.
 	Read(stopped func() bool, probes bool) (cached float64)
-	// Len returns how many files belong to the window after all: the first ones, and at
-	// least one. It may be called once all are open.
+	// Len returns how many of the files belong to the window, at least one. The others are
+	// left to the next window. Len may be called when all files are open.
 	Len() int
-	// Requests returns how many requests these files are.
+	// Requests returns how many requests these files make.
 	Requests() int
-	// Get puts the whole content of file i into c, if that was read.
+	// Get puts the whole content of file i into c, if it was read.
 	Get(i int, c *Content) bool
 	// UsedRing reports whether the last read was through an io_uring.
 	UsedRing() bool
@@ -33,30 +33,30 @@ type WindowReader interface {
 }
 
 const (
-	// WindowMax is how many files a window has at most.
+	// WindowMax is the most files that a window has.
 	WindowMax = 256
-	// One window of probeEvery asks how much of it is in the page cache. If that is
-	// more than mostlyCached, the files do not come from a disk any more.
+	// One window in probeEvery finds out which share of it is in the page cache. Above
+	// mostlyCached, the files no longer come from a disk.
 	probeEvery   = 8
 	mostlyCached = 0.75
-	// cachedFile is how long a file of a window takes, at most, if it comes from the
-	// page cache. Where a file system does not say what is there, the files do not come
-	// from a disk any more after cachedWindows in a row.
+	// cachedFile is the longest time that a file of a window takes if it is in the page
+	// cache. Some file systems do not tell what is in the page cache. There, the files
+	// no longer come from a disk after cachedWindows such windows in a row.
 	cachedFile    = 6 * time.Microsecond
 	cachedWindows = 8
 )
 
-// A Window is the Fetcher of files on a disk: it reads many together, when it is their
-// turn.
+// A Window is the Fetcher of files on a disk. It reads many files together, when the
+// pace of the disk permits.
 type Window struct {
 	reader  WindowReader
 	disk    *pace.Disk
-	count   int  // how many have been read
-	inCache int  // of these, in a row, those that did not wait for a disk
+	count   int  // windows read
+	inCache int  // the last windows in a row that did not wait for a disk
 	heavy   bool // the last window had large files
 }
 
-// NewWindow returns a Window, or nil where there is none.
+// NewWindow returns a Window, or nil on systems that have none.
 func NewWindow(want Want, noURing bool, disk *pace.Disk) *Window {
 	r := newWindowReader(want, noURing)
 	if r == nil {
@@ -98,10 +98,10 @@ func (w *Window) Fetch(s Source) (n int, met Outcome) {
 	return n, met
 }
 
-// Get puts the whole content of file i of the window into c, if that was read.
+// Get puts the whole content of file i of the window into c, if it was read.
 func (w *Window) Get(i int, c *Content) (ok, ring bool) {
 	return w.reader.Get(i, c), w.reader.UsedRing()
 }
 
-// Close gives back what the Window has. It may take long.
+// Close releases the resources of the Window. It may take long.
 func (w *Window) Close() { w.reader.Close() }

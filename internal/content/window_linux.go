@@ -17,13 +17,13 @@ import (
 const (
 	// windowRequest is how many bytes of a file count as one request.
 	windowRequest = 32 << 10
-	// windowSlack is how many bytes a window may have beyond those of its requests.
+	// windowSlack is how many bytes a window may have in addition to those of its requests.
 	windowSlack = 64 << 10
-	// windowBuffer is how many bytes the files of a window have together: 4 MiB. A file
-	// that goes beyond is left to the next window.
+	// windowBuffer is the most bytes that the files of a window have together, about 4 MiB. A
+	// file that does not fit is left to the next window.
 	windowBuffer = WindowMax/2*windowRequest + windowSlack
-	// windowFile is the size in bytes above which only the first windowStart bytes of a file
-	// are read, into the page cache: what the kernel then reads ahead by itself is in
+	// windowFile is the size in bytes above which a window reads only the first windowStart
+	// bytes of a file, into the page cache. The kernel then reads the rest ahead by itself, in
 	// larger pages, which are copied faster. Such a file counts as windowLarge bytes.
 	windowFile  = 2 << 20
 	windowStart = 256 << 10
@@ -31,39 +31,39 @@ const (
 )
 
 // asyncFrom is how many files a worker reads in windows before it sets up
-// asynchronous I/O. Its end takes 30 ms.
+// asynchronous I/O, which takes 30 ms to close.
 const asyncFrom = 512
 
-// A fileWindow is a WindowReader. Each file is opened, since its size says how much
-// to read; then all are read in one submission to an io_uring. Without one, the
-// reads of all are begun, by one submission of asynchronous I/O or one by one, before
-// the first is waited for.
+// A fileWindow is a WindowReader. It opens each file, since the size says how much
+// to read. Then it reads all files in one submission to an io_uring. Without an io_uring,
+// it begins all reads, by one submission of asynchronous I/O or one by one, before it
+// waits for the first.
 type fileWindow struct {
 	Want
 
 	ring   *windowRing  // nil: none
 	async  *aio.Context // nil: none yet
-	filled int          // files read without either
+	filled int          // files read without ring and async
 	asyncs []aio.Read
-	buffer []byte // windowBuffer bytes, and windowStart that nobody looks at
+	buffer []byte // windowBuffer bytes, and windowStart bytes that are not used
 
 	files    []windowEntry
-	count    int   // of the files that belong to the window after all
+	count    int   // files that belong to the window: see Len
 	room     int64 // bytes of files that may still be opened
-	requests int   // of the files that are open
+	requests int   // of the open files
 	reads    []int // indexes of the files to read, in the order of the disk
-	together bool  // one submission may read all
+	together bool  // one submission may read all files
 	inRing   bool  // the last files were read through the ring
 
-	beginning Beginning // of the last file that Get gave, if it was longer than Limit
+	beginning Beginning // of the last file from Get, if it was longer than Limit
 }
 
 // A windowEntry is a file of a fileWindow.
 type windowEntry struct {
 	fd    int   // -1: not open
-	at    int   // of its content in buffer; -1: it is not kept
+	at    int   // offset of its content in buffer; -1: the content is not kept
 	want  int   // bytes to read
-	size  int64 // as the metadata says
+	size  int64 // from the metadata
 	inode uint64
 	whole bool // all that is wanted has been read
 	stat  sys.Stat
@@ -103,7 +103,7 @@ func (w *fileWindow) Open(i int, d Dir, name names.Name) error {
 		return err
 	}
 	if err != nil {
-		return nil // this file's alone; it is opened again, and then the error counts
+		return nil // a Reader opens this file again, and reports the error
 	}
 	f := &w.files[i]
 	var st unix.Stat_t
@@ -159,20 +159,20 @@ func (w *fileWindow) readRing(probes bool) (cached float64, ok bool) {
 	return cached, w.tryRing(0)
 }
 
-// tryRing makes the reads through the ring. If that fails, the window goes on without
-// it, in other memory: the kernel may still write into the ring's.
+// tryRing makes the reads through the ring. If that fails, the window continues without
+// the ring, in other memory: the kernel may still write into the ring's.
 func (w *fileWindow) tryRing(flags uint32) bool {
 	ok := w.ring.read(w.files, w.reads, flags)
 	if !ok {
-		w.buffer = slices.Clone(w.buffer) // with what has been read before
+		w.buffer = slices.Clone(w.buffer) // keeps what was read before
 		w.ring.close()
 		w.ring = nil
 	}
 	return ok
 }
 
-// dropWhole leaves in reads what has not been read, and returns the share of asked
-// files that it drops.
+// dropWhole removes the files that have been read from reads. It returns their share of
+// asked files, or -1 if asked is 0.
 func (w *fileWindow) dropWhole(asked int) float64 {
 	all := len(w.reads)
 	w.reads = slices.DeleteFunc(w.reads, func(i int) bool { return w.files[i].whole })
@@ -209,7 +209,7 @@ func (w *fileWindow) readPlain(stopped func() bool, probes bool) (cached float64
 	return cached
 }
 
-// memory returns where f is read to.
+// memory returns the memory into which f is read.
 func (w *fileWindow) memory(f *windowEntry) []byte {
 	at := f.at
 	if at < 0 {
@@ -218,7 +218,7 @@ func (w *fileWindow) memory(f *windowEntry) []byte {
 	return w.buffer[at : at+f.want]
 }
 
-// readAsync reads what is in the page cache, and begins to read the rest.
+// readAsync reads what is in the page cache, and begins the other reads.
 func (w *fileWindow) readAsync() error {
 	w.asyncs = w.asyncs[:0]
 	for _, i := range w.reads {
@@ -232,8 +232,8 @@ func (w *fileWindow) readAsync() error {
 	return err
 }
 
-// probe reads what is in the page cache and leaves the rest to be read. It returns
-// how much there was, or -1 if the file system cannot say.
+// probe reads the files that are in the page cache, and leaves the others in reads. It
+// returns the share of files that it has read, or -1 if the file system cannot tell.
 func (w *fileWindow) probe() float64 {
 	asked := 0
 	for _, i := range w.reads {
@@ -276,13 +276,13 @@ func (w *fileWindow) plan() {
 	})
 }
 
-// wants reports whether any of a file of size bytes is to be read.
+// wants reports whether the window reads a file of size bytes at all.
 func (w *fileWindow) wants(size int64) bool {
 	return size > 0 && !w.IsLarger(size) && (w.Limit < 0 || size <= w.Limit || w.Truncate)
 }
 
-// wanted returns how many bytes of a file of size bytes are to be delivered, and the one
-// that shows the end.
+// wanted returns how many bytes to ask for of a file of size bytes: those to deliver, and one
+// more that shows the end.
 func (w *fileWindow) wanted(size int64) int64 {
 	n := min(size, math.MaxInt64-1) + 1 // a read that gets less has found the end
 	if w.Limit >= 0 && w.Limit < n {    // limit+1 may overflow
@@ -297,8 +297,8 @@ func (w *fileWindow) Requests() int { return max(w.requests, w.count) }
 
 func (w *fileWindow) UsedRing() bool { return w.inRing }
 
-// read takes the result of a read: it has got all that is wanted, or found the end
-// where the metadata says.
+// read takes the result of a read. F is whole if the read has got all that is wanted, or has
+// ended at the size in the metadata.
 func (f *windowEntry) read(n int) { f.whole = int64(n) == min(f.size, int64(f.want)) }
 
 func (w *fileWindow) Get(i int, c *Content) bool {
