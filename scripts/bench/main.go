@@ -1,11 +1,11 @@
 //go:build linux
 
-// Command bench measures. Each of its commands is behind a script in this repository's scripts directory, except as named:
+// Command bench measures. Most of its commands are called by a script in this repository's scripts directory:
 //
 //	go run ./bench COMMAND [FLAG]...
 //
-// It exits with 1 if something is slower or takes more than allowed, with 2 if something is wrong with the input, and with 3 if
-// this machine cannot tell.
+// It exits with 1 if something is slower or takes more than allowed, with 2 if the input is wrong, and with 3 if this machine
+// cannot decide.
 package main
 
 import (

@@ -5,7 +5,7 @@
 //
 //	go run ./break COMMAND [FLAG]...
 //
-// Each has -h. It exits with 1 after a loss, unless the command has another status for it.
+// Each command has the flag -h. It exits with 1 after a loss, unless the command uses another status.
 package main
 
 import (

@@ -20,7 +20,7 @@ import (
 )
 
 type mountOf struct {
-	file     string            // a block device is made of it
+	file     string            // the image, for the loop device
 	readOnly bool              // and without the page cache
 	settings map[string]string // of the block device's queue
 	fs       string
@@ -30,19 +30,19 @@ type mountOf struct {
 // withMount calls use with the device and the directory where it is mounted.
 func withMount(m mountOf, use func(l loop, dir string)) {
 	dir := fail.Must(os.MkdirTemp("", "disk-"))
-	defer fail.Undo(func() error { return os.Remove(dir) }) // not its files: if the unmount has failed, they are the image's
+	defer fail.Undo(func() error { return os.Remove(dir) }) // Remove, not RemoveAll: after a failed unmount, its files are those of the image
 	args, flags := []string{"losetup", "--find", "--show", m.file}, uintptr(0)
 	if m.readOnly {
 		args, flags = append(args, "--read-only", "--direct-io=on"), unix.MS_RDONLY
 	}
 	path := quietly(context.Background(), args...)
 	err := unix.Mount(path, dir, m.fs, flags, m.options)
-	// A device that is in use is cleared with the unmount, also if that is the end of the namespace.
+	// The kernel clears a device in use at the unmount, also if that is the end of the namespace.
 	quietly(context.Background(), "losetup", "--detach", path)
 	fail.If(err != nil, "mounting the image as %s: %w", m.fs, err)
 	defer fail.Undo(func() error {
 		err := retryBusy(func() error { return unix.Unmount(dir, 0) })
-		if err != nil { // then when the last process that uses it ends
+		if err != nil { // then it is unmounted when the last process that uses it ends
 			err = errors.Join(fmt.Errorf("unmounting %s: %w", dir, err), unix.Unmount(dir, unix.MNT_DETACH))
 		}
 		return err
@@ -50,7 +50,7 @@ func withMount(m mountOf, use func(l loop, dir string)) {
 	l := loop(filepath.Base(path))
 	for name, value := range m.settings {
 		old := l.set(name, value)
-		defer l.set(name, old) // it outlives the attached file
+		defer l.set(name, old) // the setting outlives the attached file
 	}
 	use(l, dir)
 }
@@ -77,7 +77,7 @@ func selected(text string) string {
 	return strings.TrimSpace(text)
 }
 
-// reads returns what was read from the device so far. A killed process may have left requests, so it waits for them.
+// reads returns the reads of the device so far. It first waits for requests that a killed process may have left.
 func (l loop) reads() count {
 	for ; ; time.Sleep(time.Millisecond) {
 		if c, inflight := parseStat(string(fail.Must(os.ReadFile(filepath.Join("/sys/block", string(l), "stat"))))); inflight == 0 {
@@ -86,8 +86,8 @@ func (l loop) reads() count {
 	}
 }
 
-// parseStat parses /sys/block/DEVICE/stat: the reads completed, merged, their sectors of 512 bytes, their milliseconds, the
-// same of writes, and the requests in flight.
+// parseStat parses /sys/block/DEVICE/stat. Its fields are the completed reads, the merged reads, their sectors of 512 bytes, their
+// milliseconds, the same four of writes, and the requests in flight.
 func parseStat(text string) (c count, inflight int64) {
 	var sectors, other int64
 	_, err := fmt.Sscan(text, &c.Requests, &other, &sectors, &other, &other, &other, &other, &other, &inflight)
@@ -96,7 +96,7 @@ func parseStat(text string) (c count, inflight int64) {
 	return c, inflight
 }
 
-// fileSystems has what makes an image of each file system, and the options that keep a mount from writing.
+// fileSystems has, for each file system, the command that makes an image and the options that keep a mount from writing.
 var fileSystems = map[string]struct {
 	format   []string
 	readOnly string
@@ -114,12 +114,12 @@ func identify(ctx context.Context, image string) (name string) {
 	return name
 }
 
-// makeImage makes an image of a file system with the files of a directory, which cp writes in the order of their inodes, as
-// they were written there.
+// makeImage makes an image of a file system with the files of a directory. Cp writes them in the order of their inodes, the order
+// in which they were written.
 func makeImage(ctx context.Context, name, from, out string) {
 	kind, ok := fileSystems[name]
 	fail.If(!ok, "unknown file system %q: want ext4, xfs or btrfs", name)
-	// The image is sparse, so its size may be generous with the files and their inodes.
+	// The image is sparse, so it may be larger than the files and their inodes need.
 	size := int64(1 << 30)
 	fail.On(filepath.WalkDir(from, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -139,10 +139,10 @@ func makeImage(ctx context.Context, name, from, out string) {
 	if err != nil {
 		fail.On(errors.Join(err, os.Remove(out)))
 	}
-	quietly(ctx, "sync", out) // written back later, it would disturb what is measured
+	quietly(ctx, "sync", out) // a later writeback would disturb the measurement
 }
 
-// quietly runs a command and returns the last line of its output, which is in its error, too.
+// quietly runs a command and returns the last line of its output. Its error has this line, too.
 func quietly(ctx context.Context, args ...string) string {
 	text, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput()
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")

@@ -1,13 +1,13 @@
 //go:build linux
 
-// Command disk emulates a disk, to measure what a cold run asks of one. It needs root.
+// Command disk emulates a disk, to measure the requests of a cold run. It needs root.
 //
 //	go run ./disk image -fs ext4 -from ../.data/tickets_flat_100k -o flat.img
 //	go run ./disk run -image flat.img -rate 3000 -latency 500us -- COMMAND {}
 //
-// The second command mounts the image read-only through the emulated disk, runs COMMAND with {} replaced by the mount point,
-// and prints the requests and bytes that COMMAND read from the disk and the seconds that it took, as a line of JSON. Mounts
-// are in a mount namespace of their own, and the loop device clears itself, so that neither outlives the command.
+// The second command mounts the image read-only through the emulated disk, and runs COMMAND with {} replaced by the mount point. It
+// then prints a line of JSON: COMMAND's requests to the disk, the bytes read, and the seconds. The mounts are in a separate mount
+// namespace, and the loop device clears itself, so that neither outlives the command.
 package main
 
 import (
@@ -60,8 +60,8 @@ func runMain(ctx context.Context, args []string) error {
 	})
 }
 
-// ownMounts gives this thread a mount namespace. The caller's goroutine keeps the thread, so that every process which it
-// starts is in the namespace too. When the last one ends, the kernel removes the mounts, even after SIGKILL.
+// ownMounts gives this thread a mount namespace of its own. The caller's goroutine keeps the thread, so that the processes that it
+// starts are in the namespace too. When the last of these ends, the kernel removes the mounts, even after SIGKILL.
 func ownMounts() {
 	fail.If(os.Geteuid() != 0, "loop devices and mounts need root")
 	runtime.LockOSThread()
@@ -78,8 +78,8 @@ type count struct {
 	Seconds  float64 `json:"seconds"`
 }
 
-// runOn runs a command on the image, which it mounts anew: so nothing of the image is cached. Dropping the caches instead
-// would also drop the command's program and what the rest of the machine uses.
+// runOn runs a command on the image. It mounts the image first, so that nothing of it is cached. Dropping the caches instead
+// would also drop the command's program, and what other programs use.
 func runOn(ctx context.Context, image string, d *drive, command []string) (c count) {
 	kind := identify(ctx, image)
 	dir := fail.Must(os.MkdirTemp("", "disk-"))
@@ -98,7 +98,7 @@ func runOn(ctx context.Context, image string, d *drive, command []string) (c cou
 	return c
 }
 
-// runCommand runs the command on dir, in a process group, of which nothing runs on: it would keep the image mounted.
+// runCommand runs the command on dir in a process group, and ends the whole group: any process left would keep the image mounted.
 func runCommand(ctx context.Context, dir string, command []string) {
 	var args []string
 	for _, a := range command {
@@ -110,7 +110,7 @@ func runCommand(ctx context.Context, dir string, command []string) {
 	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
 	err := cmd.Run()
 	if cmd.Process != nil {
-		cmd.Cancel() // what it has started runs on
+		cmd.Cancel() // ends the processes that it has started
 	}
 	fail.If(ctx.Err() != nil, "interrupted")
 	fail.If(err != nil, "%s: %w", args[0], err)

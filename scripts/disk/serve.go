@@ -21,8 +21,8 @@ import (
 	"github.com/fileproc/fileproc/scripts/internal/fail"
 )
 
-// maxRead is the largest read that FUSE passes on in one piece, in bytes. The block device asks for no more at once, so that
-// each request of the block device is one read.
+// maxRead is the largest read, in bytes, that FUSE does not split. The block device makes no larger requests, so that each of
+// them is one read.
 const maxRead = 1 << 20
 
 // A disk is the image, slowed by a drive.
@@ -54,8 +54,8 @@ func (d *disk) Read(_ context.Context, _ fs.FileHandle, dest []byte, off int64) 
 	return fuse.ReadResultData(d.image[off:end]), 0
 }
 
-// mapImage maps the image and reads what is not a hole. The kernel drops no page that is mapped, so that the machine's disk
-// does not take part in what is measured.
+// mapImage maps the image and reads all of it but holes. The kernel drops no mapped page, so that the machine's disk has no
+// influence on the measurement.
 func mapImage(name string) []byte {
 	f := fail.Must(os.Open(name))
 	defer f.Close()
@@ -73,8 +73,8 @@ func mapImage(name string) []byte {
 	}
 }
 
-// serve mounts the directory of the image's disk, and returns what unmounts it. This process serves it, since what is measured is
-// a process of its own, whose GOMAXPROCS is not shared with these goroutines.
+// serve mounts a directory that has the emulated disk as its only file, and returns a function that unmounts it. This process serves
+// the directory: the measured command is another process, so that these goroutines do not take part in its GOMAXPROCS.
 func serve(image, dir string, d *drive) (stop func() error) {
 	content := mapImage(image)
 	root := new(fs.Inode) // a directory with one file, the disk
@@ -105,12 +105,12 @@ func retryBusy(unmount func() error) (err error) {
 	return err
 }
 
-// A drive is how the emulated disk behaves. Its zero value, with any number in flight, is as fast as the machine.
+// A drive says how the emulated disk behaves. The zero value, with enough requests in flight, is as fast as the machine.
 type drive struct {
 	rate     float64       // requests a second at most; 0: any number
 	latency  time.Duration // of each request
 	inflight int           // requests at the same time at most
-	seek     time.Duration // of the one head, to a request that does not begin where the last one ended
+	seek     time.Duration // of a single head, before a request that does not begin where the last one ended
 
 	slots chan struct{}
 
@@ -132,7 +132,7 @@ func (d *drive) check() {
 	d.slots = make(chan struct{}, d.inflight)
 }
 
-// wait returns when the drive has done a request for the bytes from off to end.
+// wait waits until the drive has done a request for the bytes from off to end.
 func (d *drive) wait(off, end int64) {
 	d.slots <- struct{}{}
 	defer func() { <-d.slots }()
@@ -157,7 +157,7 @@ func (d *drive) schedule(now time.Time, off, end int64) time.Time {
 	return start.Add(d.latency)
 }
 
-// sleepUntil is a system call, because an idle Go program rounds its timers up to a millisecond.
+// sleepUntil sleeps in a system call, because an idle Go program rounds its timers up to a millisecond.
 func sleepUntil(t time.Time) {
 	for left := time.Until(t); left > 0; left = time.Until(t) {
 		ts := unix.NsecToTimespec(int64(left))

@@ -19,8 +19,8 @@ import (
 //go:embed mutants.txt
 var list string
 
-// A known mistake is an edit of one function. What is compared are tokens: the list stays true when code is formatted or commented
-// anew, or moves to another file.
+// A known mistake is an edit of one function. It is found by tokens: so the list stays valid when formatting or comments change, or
+// when code moves to another file.
 type known struct {
 	name, dir, function, testDir, tests string
 	old, mistaken                       string
@@ -53,7 +53,7 @@ func parse(only *regexp.Regexp) (all []known, err error) {
 	return all, err
 }
 
-// copyFunctions plants each known mistake as a copy of its function, which the function calls in place of its own code.
+// copyFunctions plants each known mistake: it adds a copy of the function with the mistake, which the function calls if it is chosen.
 func copyFunctions(root string, all []known, plans *[]*plan) (sources []*source, err error) {
 	fset, dirs := token.NewFileSet(), map[string][]*source{}
 	for _, k := range all {
@@ -96,7 +96,7 @@ func plantKnown(files []*source, k known, id int, plan *plan) error {
 			body := s.text[fn.Body.Lbrace-s.start : fn.Body.Rbrace+1-s.start]
 			places := find(body, []byte(k.old))
 			if n += len(places); len(places) != 1 {
-				continue // in another system's file, perhaps
+				continue // perhaps the function is in another system's file
 			}
 			edited := string(body[:places[0][0]]) + strings.TrimSuffix(k.mistaken, "\n") + string(body[places[0][1]:])
 			plan.file, plan.line = s.name, bytes.Count(s.text[:int(fn.Body.Lbrace-s.start)+places[0][0]], []byte("\n"))+1
@@ -109,7 +109,7 @@ func plantKnown(files []*source, k known, id int, plan *plan) error {
 	return nil
 }
 
-// copyFunction adds a copy of fn with another body. fn begins with a call of it.
+// copyFunction adds a copy of fn with another body, and a call of the copy at the beginning of fn.
 func (s *source) copyFunction(fn *ast.FuncDecl, body string, id int) {
 	var args []string
 	for _, field := range fn.Type.Params.List {
@@ -143,7 +143,7 @@ func (s *source) copyFunction(fn *ast.FuncDecl, body string, id int) {
 	s.insert(s.syntax.FileEnd, s.syntax.FileEnd, id, fmt.Sprintf("\n%s%s%c%s%s\n", before, name, s.text[fn.Name.End()-s.start], after, body))
 }
 
-// find returns where part's tokens are in text: from the begin of the first to the end of the last.
+// find returns each place of part's tokens in text: the begin of the first token and the end of the last.
 func find(text, part []byte) (places [][2]int) {
 	in, want := tokens(text), tokens(part)
 	for len(want) > 0 && want[len(want)-1].text == "\n" {

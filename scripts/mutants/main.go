@@ -3,10 +3,10 @@
 // Mutants plants mistakes in the module, one at a time, and reports those that no test notices.
 //
 //	go run ./mutants [-run REGEXP]                          the known mistakes of mutants.txt
-//	go run ./mutants [FLAG]... PACKAGE_DIRECTORY...         mistakes by syntax, of every kind that plant.go has
+//	go run ./mutants [FLAG]... PACKAGE_DIRECTORY...         mistakes by syntax, of every kind in plant.go
 //
-// All of them are in one build: an environment variable chooses one. A mistake by syntax runs with the tests that come to it in a
-// state in which it makes a difference. mutants.txt says how to add a known one.
+// One build has all mistakes, and an environment variable chooses one. A mistake by syntax runs with the tests that reach it in a
+// state in which it makes a difference. mutants.txt says how to add a known mistake.
 package main
 
 import (
@@ -43,7 +43,7 @@ const importMutant = `; import "github.com/fileproc/fileproc/internal/mutant"`
 //go:embed mutant/mutant.go
 var mutantSource []byte
 
-// A plan is a mistake, whose number chooses it, and the tests that are to notice it.
+// A plan is a mistake, and the tests that should notice it. Its number chooses it.
 type plan struct {
 	id         int
 	name, file string
@@ -144,7 +144,7 @@ func (t *tool) known(only *regexp.Regexp) error {
 	wrong := 0
 	for _, p := range t.plans {
 		lives := slices.Contains(live, p)
-		if lives && p.survives == "" { // alone, nothing that another test does, as a mount, gives a test what it waits for
+		if lives && p.survives == "" { // once more alone, since other tests may cause the event that a test waits for, as a mount does
 			lives = !t.killed(p)
 		}
 		if lives != (p.survives != "") {
@@ -185,7 +185,7 @@ func (t *tool) plantAll(dirs []string, since string) error {
 	return nil
 }
 
-// live returns the mistakes that no test notices. It prints them, or all, when it knows.
+// live returns the mistakes that no test notices. It prints each of them, or each mistake if all is set, as soon as it is decided.
 func (t *tool) live(all bool) (live []*plan) {
 	var mu sync.Mutex
 	var g errgroup.Group
@@ -232,7 +232,7 @@ func (t *tool) killed(p *plan) bool {
 	return false
 }
 
-// build builds the tests in a directory with all mistakes, once. The first call writes the sources.
+// build builds the tests in a directory with all mistakes, once for each directory. The first call writes the sources.
 func (t *tool) build(dir string) (err error) {
 	if t.binaries[dir] != "" {
 		return nil
@@ -269,7 +269,7 @@ func (t *tool) run(id int, tests *test, limit time.Duration, env ...string) (out
 	cmd := exec.CommandContext(ctx, t.binaries[tests.dir], "-test.run=^("+tests.name+")$", "-test.v", "-test.failfast", "-test.timeout="+limit.String(), "-test.short")
 	cmd.Dir, cmd.Env, cmd.WaitDelay = tests.dir, append(append(os.Environ(), fmt.Sprint("MUTANT=", id)), env...), time.Second
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	kill := func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // what a test has started, too
+	kill := func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // also the processes that a test has started
 	cmd.Cancel = kill
 	out, err := cmd.CombinedOutput()
 	if cmd.Process != nil {
@@ -278,7 +278,7 @@ func (t *tool) run(id int, tests *test, limit time.Duration, env ...string) (out
 	return out, err == nil
 }
 
-// profile runs each test alone, and notes to which mistakes it comes.
+// profile runs each test alone, and notes which mistakes it reaches.
 func (t *tool) profile(match string) error {
 	start := time.Now()
 	var mu sync.Mutex

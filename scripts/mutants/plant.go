@@ -14,7 +14,7 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-// A source is a file in which mistakes are planted: by insertions that leave each line where it was.
+// A source is a file in which mistakes are planted. The insertions keep the numbers of lines.
 type source struct {
 	name    string // absolute
 	text    []byte
@@ -24,8 +24,8 @@ type source struct {
 }
 
 type insert struct {
-	at, end int // what is replaced, mostly nothing
-	order   int // of insertions at one place: what opens is in order, what closes comes first and the other way around
+	at, end int // the replaced text, mostly empty
+	order   int // of insertions at one place: closing texts first, in reverse order, then opening texts in order
 	text    string
 }
 
@@ -33,7 +33,7 @@ func (s *source) insert(from, to token.Pos, order int, text string) {
 	s.inserts = append(s.inserts, insert{int(from - s.start), int(to - s.start), order, text})
 }
 
-// planted is the file with its mistakes.
+// planted returns the file with its mistakes.
 func (s *source) planted() []byte {
 	slices.SortStableFunc(s.inserts, func(a, b insert) int { return cmp.Or(a.at-b.at, a.order-b.order) })
 	var out []byte
@@ -55,7 +55,7 @@ type planter struct {
 	done  map[ast.Expr]bool
 }
 
-// plant plants mistakes in those functions of pkg that are wanted.
+// plant plants mistakes in the functions of pkg that wanted selects.
 func plant(pkg *packages.Package, wanted func(file string, from, to int) bool, plans *[]*plan) (sources []*source, err error) {
 	for i, f := range pkg.Syntax {
 		p := planter{Package: pkg, plans: plans, done: map[ast.Expr]bool{}}
@@ -85,7 +85,7 @@ func (p *planter) textOf(n ast.Node) string {
 	return string(p.text[n.Pos()-p.start : n.End()-p.start])
 }
 
-// mistake adds one, which is called what.
+// mistake adds a mistake with the description what.
 func (p *planter) mistake(what string, n ast.Node) int {
 	text := strings.Join(strings.Fields(p.textOf(n)), " ")
 	if len(text) > 90 {
@@ -123,7 +123,7 @@ func (p *planter) function(fn *ast.FuncDecl) {
 			p.condition(n.Cond, true, true)
 		case *ast.ForStmt:
 			if n.Cond != nil {
-				p.condition(n.Cond, false, true) // for ever: each would cost the time limit
+				p.condition(n.Cond, false, true) // a loop without an end would take the time limit
 			}
 		case *ast.ReturnStmt:
 			p.returned(n)
@@ -151,7 +151,7 @@ func results(stack []ast.Node) bool {
 	return true
 }
 
-// statements plants what leaves a statement out.
+// statements plants mistakes that leave a statement out.
 func (p *planter) statements(list []ast.Stmt, results bool) {
 	for _, s := range list {
 		switch s := s.(type) {
@@ -184,7 +184,7 @@ func (p *planter) statements(list []ast.Stmt, results bool) {
 	}
 }
 
-// isTrivial reports whether a program without the call ends at once: any test notices it.
+// isTrivial reports whether a program without the call ends at once, which any test would notice.
 func isTrivial(call *ast.CallExpr) bool {
 	name := ""
 	switch f := call.Fun.(type) {
@@ -196,7 +196,7 @@ func isTrivial(call *ast.CallExpr) bool {
 	return slices.Contains([]string{"Lock", "Unlock", "RLock", "RUnlock", "panic"}, name)
 }
 
-// condition plants what makes e true, or false, or an operand of && and || in it.
+// condition plants mistakes that make e, or an operand of && or || in e, always true or always false.
 func (p *planter) condition(e ast.Expr, always, never bool) {
 	e = ast.Unparen(e)
 	if p.done[e] || !p.isBool(e) {
@@ -208,7 +208,7 @@ func (p *planter) condition(e ast.Expr, always, never bool) {
 		switch e.Op {
 		case token.LAND:
 			p.condition(e.X, always, never)
-			p.condition(e.Y, true, false) // the first operand is false then
+			p.condition(e.Y, true, false) // always false would be the same as for e.X
 			return
 		case token.LOR:
 			p.condition(e.X, always, never)
@@ -252,7 +252,7 @@ func (p *planter) returned(s *ast.ReturnStmt) {
 
 func isTuple(t types.Type) bool { _, ok := t.(*types.Tuple); return ok }
 
-// operator plants a bound that is moved by one, and a condition outside of a statement for one.
+// operator plants a bound that is moved by one, and conditions outside of if and for statements.
 func (p *planter) operator(e *ast.BinaryExpr) {
 	tv := p.TypesInfo.Types[e]
 	if tv.Value != nil || tv.Type == nil {
@@ -301,7 +301,7 @@ func (p *planter) clamp(call *ast.CallExpr) {
 	}
 }
 
-// literal plants fields that are left out.
+// literal plants mistakes that leave out a field.
 func (p *planter) literal(lit *ast.CompositeLit) {
 	t := p.TypesInfo.Types[lit].Type
 	st, ok := t.Underlying().(*types.Struct)

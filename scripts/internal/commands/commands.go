@@ -1,4 +1,4 @@
-// Package commands is what the commands of the directory scripts begin and end with.
+// Package commands has the main function that the commands of the directory scripts share, with its exit statuses.
 package commands
 
 import (
@@ -28,7 +28,7 @@ func (s Status) Error() string { return s.Text }
 
 func (s Status) ExitCode() int { return s.Code }
 
-// Main runs one of the commands, which parse their own arguments. It exits with status after an error that has no ExitCode.
+// Main runs one of the commands, which parse their arguments. After an error without ExitCode, it exits with status.
 func Main(status int, commands map[string]func(ctx context.Context, args []string) error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -47,7 +47,7 @@ func Main(status int, commands map[string]func(ctx context.Context, args []strin
 	os.Exit(status)
 }
 
-// Do runs the command that args begin with.
+// Do runs the command that args[0] names.
 func Do(ctx context.Context, args []string, commands map[string]func(context.Context, []string) error) error {
 	if len(args) > 0 && commands[args[0]] != nil {
 		return commands[args[0]](ctx, args[1:])
@@ -55,18 +55,18 @@ func Do(ctx context.Context, args []string, commands map[string]func(context.Con
 	return fmt.Errorf("want a command: one of %v", slices.Sorted(maps.Keys(commands)))
 }
 
-// Output runs a program in dir and returns what it printed. The error is one line: the first that the program complained with, since
-// those after it are consequences or a usage, and the last, since progress may stand before it.
+// Output runs a program in dir and returns what it printed. The error has the first line of standard error, since later lines are
+// consequences or a usage, and the last line, since lines of progress may come before it.
 func Output(ctx context.Context, dir, name string, args ...string) (string, error) {
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = dir, &stdout, &stderr, 20*time.Second
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // so that it can undo its mounts
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // so that the program can undo its mounts
 	err := cmd.Run()
 	if errors.As(err, new(*exec.ExitError)) {
 		var said []string
 		for line := range strings.Lines(stderr.String() + stdout.String()) {
-			if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") { // the go command's name of a package
+			if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") { // the go command prints "# PACKAGE" first
 				said = append(said[:min(1, len(said))], line)
 			}
 		}

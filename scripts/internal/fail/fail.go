@@ -1,4 +1,4 @@
-// Package fail passes an error to where it ends a command: nearly all errors do.
+// Package fail passes errors to the end of a command by panics, since nearly all errors end the command.
 package fail
 
 import (
@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// A failure is an error on its way to the next Try.
+// A failure is a panic's value: an error on its way to the next Try.
 type failure struct{ error }
 
 // Try returns the error that do fails with, on the same goroutine.
@@ -41,7 +41,7 @@ func Must[T any](v T, err error) T {
 	return v
 }
 
-// Undo is deferred. It calls do after a failure too, and fails with the errors of both.
+// Undo is for defer statements. It calls do, after a failure too, and fails with both errors.
 func Undo(do func() error) {
 	r := recover()
 	f, failed := r.(failure)

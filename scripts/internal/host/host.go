@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Machine returns all of this on a line, with the file system of dir.
+// Machine returns one line that describes the machine and the file system of dir.
 func Machine(dir string) string {
 	parts := []string{runtime.Version(), strings.TrimSpace(runtime.GOOS + " " + Kernel()), CPU(), runtime.GOARCH,
 		fmt.Sprint(runtime.NumCPU(), " cores"), FileSystem(dir)}
@@ -54,7 +54,7 @@ func DropCaches() error {
 	return nil
 }
 
-// MemoryMiB returns a field of /proc/self/status, such as VmSize (address space) or VmHWM (the most that was resident).
+// MemoryMiB returns a field of /proc/self/status, such as VmSize (address space) or VmHWM (peak of resident memory).
 func MemoryMiB(field string) (size float64) {
 	status, _ := os.ReadFile("/proc/self/status")
 	for line := range strings.Lines(string(status)) {

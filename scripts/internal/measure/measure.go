@@ -1,4 +1,4 @@
-// Package measure summarises repeated measurements, and says how much two samples of them differ and whether that is chance.
+// Package measure summarises repeated measurements. It says how much two samples differ, and whether the difference is significant.
 package measure
 
 import (
@@ -32,13 +32,13 @@ func Median(values []float64) float64 {
 	return (sorted[mid-1] + sorted[mid]) / 2
 }
 
-// A Change is how much larger one sample is than another: 0.1 is 10 %. Lo and Hi bound it with 95 % confidence.
+// A Change says how much larger one sample is than another: 0.1 is 10 %. Lo and Hi are its 95 % confidence interval.
 type Change struct{ Estimate, Lo, Hi, P float64 }
 
-// ChangeOf compares samples whose i-th values are from the same moment. The estimate is the median of the geometric means of two
-// pairs' ratios, with the interval that belongs to Wilcoxon's signed ranks: what the machine was like at a moment is in both
-// samples, and so is not in the ratio. P is Mann and Whitney's, which does not gain by the pairs and so claims less. All values
-// are positive.
+// ChangeOf compares samples whose i-th values are from the same moment, so that the state of the machine at that moment is not in
+// their ratio. The estimate is the median of the geometric means of two pairs' ratios, with the interval of Wilcoxon's signed
+// ranks. P is that of Mann and Whitney's test. This test does not use the pairs, and so finds less. All values
+// must be positive.
 func ChangeOf(old, new []float64) Change {
 	var means []float64
 	for i := range old {

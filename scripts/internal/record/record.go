@@ -1,4 +1,4 @@
-// Package record has what the commands of bench measure: as text that benchstat reads, and as tables.
+// Package record holds the measurements of the commands of bench, and writes them as text for benchstat and as tables.
 package record
 
 import (
@@ -15,7 +15,7 @@ import (
 	"golang.org/x/perf/benchfmt"
 )
 
-// A Record is one measured pass of one side. The n-th records of all sides are from the same round and are compared with each other.
+// A Record is one measured pass of one side. The n-th records of all sides are from the same round.
 type Record struct {
 	Table   string
 	Data    string // the set, such as flat_100k
@@ -27,7 +27,7 @@ type Record struct {
 	Commit, Date, Machine string // of the measurement, which the report adds
 }
 
-// The units of times, which are those of a file. Other units are of the pass.
+// The units of times, for one file. Values with other units are for the whole pass.
 const (
 	Wall = "ns/op"
 	CPU  = "cpu-ns/op" // user and system
@@ -39,16 +39,16 @@ const (
 	Theirs = ": theirs"
 )
 
-// configuration returns what stands on lines of its own before a pass, by the lines' keys.
+// configuration returns the fields that are written on lines before a pass, by the lines' keys.
 func (r *Record) configuration() map[string]*string {
 	return map[string]*string{"set": &r.Data, "side": &r.Who, "version": &r.Version,
 		"commit": &r.Commit, "date": &r.Date, "machine": &r.Machine}
 }
 
-// known are the lines of records.
+// known matches the lines that records may have.
 var known = regexp.MustCompile(`(?m)^(?:(?:set|side|version|commit|date|machine):.*|Benchmark.*|)$\n?`)
 
-// Write writes records for Read, an operation being a file:
+// Write writes records for Read. An operation is a file:
 //
 //	set: flat_100k
 //	side: whole / C loop: ours
@@ -72,17 +72,17 @@ func Write(w io.Writer, records ...Record) error {
 			return err
 		}
 	}
-	_, err := io.WriteString(w, end) // what is written next does not inherit it
+	_, err := io.WriteString(w, end) // the next records do not inherit these lines
 	return err
 }
 
-// Read returns an error if there is anything but records.
+// Read reads records. It returns an error if the text has anything else.
 func Read(from io.Reader) (records []Record, err error) {
 	text, err := io.ReadAll(from)
 	if err != nil {
 		return nil, err
 	}
-	if other := known.ReplaceAll(text, nil); len(other) > 0 { // benchfmt would pass over it
+	if other := known.ReplaceAll(text, nil); len(other) > 0 { // benchfmt would ignore it
 		return nil, fmt.Errorf("not a record: %q", other)
 	}
 	in := benchfmt.NewReader(bytes.NewReader(text), "records")
@@ -114,7 +114,7 @@ type Series struct {
 
 type Results []*Series
 
-// Of returns a table's series, or those of all for "", in the order in which they were measured.
+// Of returns the series of a table, or of all tables for "", in the order of measurement.
 func Of(records []Record, table string) (r Results) {
 	for _, rec := range records {
 		if table != "" && rec.Table != table {
@@ -132,7 +132,7 @@ func Of(records []Record, table string) (r Results) {
 	return r
 }
 
-// Find returns nil if there is no such series.
+// Find returns the series of a side on a set, or nil if there is none.
 func (r Results) Find(data, who string) *Series {
 	for _, s := range r {
 		if s.Data == data && s.Who == who {
@@ -155,7 +155,7 @@ func (r Results) names(of func(*Series) string) (names []string) {
 	return names
 }
 
-// Median returns that of the values of a unit, and 0 for no series.
+// Median returns the median of the values of a unit. For a nil series it returns 0.
 func (s *Series) Median(unit string) float64 {
 	if s == nil || s.Values[unit] == nil {
 		return 0
@@ -172,7 +172,7 @@ func (s *Series) Spread(unit string, f func(float64) float64) measure.Spread {
 	return measure.Summarize(out)
 }
 
-// Over summarizes the ratios of s to another series, round by round, if there are both.
+// Over summarizes the ratios of s to another series, round by round. If one of them is missing, ok is false.
 func (s *Series) Over(to *Series, unit string) (ratios measure.Spread, ok bool) {
 	var out []float64
 	if s != nil && to != nil {
@@ -186,7 +186,7 @@ func (s *Series) Over(to *Series, unit string) (ratios measure.Spread, ok bool) 
 	return measure.Summarize(out), true
 }
 
-// Times formats the ratios of Over; it is 1 if the series are the same.
+// Times formats the ratios of Over, and returns 1 if both are the same series.
 func (s *Series) Times(to *Series, unit string) string {
 	if ratios, ok := s.Over(to, unit); s == to {
 		return "1"
@@ -260,7 +260,7 @@ func (r Results) String() string {
 		Column[Pair]{"ours", Pair.ours})
 }
 
-// ours has the medians of all that was measured, times in nanoseconds.
+// ours formats the medians of our side's values, times in nanoseconds.
 func (p Pair) ours() string {
 	if p.Ours.Values[Wall] != nil {
 		return measure.English.Sprintf("%.0f ns/file", p.Ours.Median(Wall))
@@ -281,7 +281,7 @@ func (r Results) Units() string {
 		Column[*Series]{"medians", (*Series).units})
 }
 
-// bySide has a row for each side, with the times relative to the first one's.
+// bySide returns a table with a row for each side, with times relative to those of the first side.
 func (r Results) bySide() string {
 	columns := []Column[string]{{"", func(who string) string { return who }}, {"version", func(who string) string {
 		return r[slices.IndexFunc(r, func(s *Series) bool { return s.Who == who })].Version
@@ -300,5 +300,5 @@ func (r Results) bySide() string {
 	return Table(r.Sides(), columns...)
 }
 
-// PerSecond returns how many operations of so many nanoseconds are done in a second.
+// PerSecond returns how many operations take a second if one takes ns nanoseconds.
 func PerSecond(ns float64) float64 { return 1e9 / ns }

@@ -36,7 +36,7 @@ const (
 	Nested3 Layout = "nested3" // 2023/01/15/
 )
 
-// MaxCount is the largest count for which paths sort in ticket order: a name has seven digits.
+// MaxCount is the largest count for which paths sort in the order of tickets, since a name has seven digits.
 const MaxCount = 9_999_999
 
 // Tickets are dated evenly over this span of days, so that the number of directories does not grow with the count.
@@ -52,8 +52,8 @@ type Set struct {
 	Size   int    `json:"file_bytes,omitempty"` // of each file; 0: a ticket's own, about 400
 }
 
-// ParseSet validates a user's input. The count is a number, which may have the suffix k or m, and after an x the size of the files,
-// with KiB or MiB.
+// ParseSet parses and validates a user's input. The count is a number, perhaps with the suffix k or m. An x and the size of the files
+// in KiB or MiB may follow, as in 64x16KiB.
 func ParseSet(layout, count string, seed uint64) (Set, error) {
 	s := Set{Layout: Layout(layout), Seed: seed}
 	if !slices.Contains([]Layout{Flat, Nested1, Nested3}, s.Layout) {
@@ -121,7 +121,7 @@ func (s Set) day(i int) time.Time {
 	return firstDay.AddDate(0, 0, int(int64(i)*days/int64(s.Count)))
 }
 
-// A value that is listed n times is n times as likely.
+// Values of tickets. A value that is listed n times is n times as likely.
 var (
 	statuses  = []string{"open", "open", "in progress", "blocked", "in review", "done", "done", "done", "done"}
 	types     = []string{"bug", "bug", "bug", "feature", "feature", "task", "task", "docs", "chore"}

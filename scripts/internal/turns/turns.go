@@ -26,7 +26,7 @@ func Do(rounds, sides int, do func(round, side int)) {
 	}
 }
 
-// Work processes some files, all in the same way, and counts them.
+// Work processes files, the same ones in each call, and counts them.
 type Work func() (files int, bytes int64, err error)
 
 func (w Work) Times(n int) Work {
@@ -52,7 +52,7 @@ type Pass struct {
 	Bytes     int64
 }
 
-// Timed measures work. It collects garbage before it starts the clock, so that no side pays for another's.
+// Timed measures work. It collects garbage before it starts the clock, so that no side pays for another side's garbage.
 func Timed(work Work) (p Pass, err error) {
 	runtime.GC()
 	start, used := time.Now(), cpuTime()
@@ -86,7 +86,7 @@ type Side struct {
 	Pass          func() (Pass, error)
 }
 
-// After returns the side with a call of prepare before each pass, which is not timed.
+// After returns a side that calls prepare before each pass. The call is not timed.
 func (s Side) After(prepare func() error) Side {
 	pass := s.Pass
 	s.Pass = func() (Pass, error) {
@@ -98,7 +98,7 @@ func (s Side) After(prepare func() error) Side {
 	return s
 }
 
-// A Comparison is of its first side with the others.
+// A Comparison compares its first side with the others.
 type Comparison []Side
 
 func Against(name string, ours, theirs Side) Comparison {
@@ -113,9 +113,9 @@ type Measurement struct {
 	Before         func() error // if not nil, it is called before each pass, and not timed
 }
 
-// Compare measures all comparisons in each round, so that all of them are from the same moments. Before that, each side warms up
-// with one pass. A side whose first pass fails or does other work than the first side is left out, with a message; that of the first side
-// must not fail, and all later passes must do the same work.
+// Compare measures all comparisons in each round, so that their figures are from the same moments. Before the rounds, each side warms
+// up with one pass. If this pass fails, or does other work than that of the first side, Compare prints a message and leaves the side
+// out. The first side's pass must not fail, and all later passes must do the same work.
 func (m Measurement) Compare(ctx context.Context, list ...Comparison) (records []record.Record, err error) {
 	want := make([]Pass, len(list))
 	for k := range list {
@@ -138,7 +138,7 @@ func (m Measurement) Compare(ctx context.Context, list ...Comparison) (records [
 	return records, nil
 }
 
-// warmUp returns the sides that can be compared, and the work of the first.
+// warmUp returns the sides that can be compared, and the pass of the first side.
 func (m Measurement) warmUp(ctx context.Context, all Comparison) (sides Comparison, want Pass, err error) {
 	for i, s := range all {
 		p, err := m.one(ctx, s)

@@ -1,7 +1,7 @@
 //go:build unix
 
-// Package mutant chooses which planted mistake a test runs with. Command mutants copies it to internal/mutant of the module that it
-// plants mistakes in.
+// Package mutant chooses the planted mistake with which a test runs. Command mutants copies it to internal/mutant of the module in
+// which it plants mistakes.
 package mutant
 
 import (
@@ -11,8 +11,8 @@ import (
 	"syscall"
 )
 
-// chosen is the number of the mistake, 0 for none. The file that $MUTANT_HITS names has a byte for each number, which becomes 1 when
-// the mistake would have made a difference: processes that a test starts, and kills, note theirs there, too.
+// chosen is the number of the mistake, 0 for none. The file $MUTANT_HITS has a byte for each number, which becomes 1 when the
+// mistake would have made a difference. It is a file because processes that a test starts, and kills, write to it, too.
 var (
 	chosen, _ = strconv.Atoi(os.Getenv("MUTANT"))
 	hits      = shared(os.Getenv("MUTANT_HITS"))
@@ -40,11 +40,11 @@ func On(k int) bool {
 	return k == chosen
 }
 
-// Less is a < b, and a <= b with mistake k. LessEqual is the other way around.
+// Less is a < b, or a <= b with mistake k. LessEqual is a <= b, or a < b with mistake k.
 func Less[T cmp.Ordered](k int, a, b T) bool      { return a < b || a == b && On(k) }
 func LessEqual[T cmp.Ordered](k int, a, b T) bool { return a < b || a == b && !On(k) }
 
-// NoError is err, and nil with mistake k.
+// NoError is err, or nil with mistake k.
 func NoError(k int, err error) error {
 	if err != nil && On(k) {
 		return nil
@@ -52,7 +52,7 @@ func NoError(k int, err error) error {
 	return err
 }
 
-// Zero is v, and its type's zero with mistake k.
+// Zero is v, or the zero value of its type with mistake k.
 func Zero[T any](k int, v T) (zero T) {
 	if On(k) {
 		return zero
@@ -60,7 +60,7 @@ func Zero[T any](k int, v T) (zero T) {
 	return v
 }
 
-// One is 1 of like's type, and 0 with mistake k.
+// One is 1 of like's type, or 0 with mistake k.
 func One[T ~int | ~int8 | ~int16 | ~int32 | ~int64 | ~uint | ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~uintptr | ~float32 | ~float64](
 	k int, like T) T {
 	if On(k) {
@@ -69,7 +69,7 @@ func One[T ~int | ~int8 | ~int16 | ~int32 | ~int64 | ~uint | ~uint8 | ~uint16 | 
 	return 1
 }
 
-// Other is right, and wrong with mistake k.
+// Other is right, or wrong with mistake k.
 func Other[T comparable](k int, right, wrong T) T {
 	if right != wrong && On(k) {
 		return wrong

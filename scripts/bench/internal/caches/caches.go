@@ -1,7 +1,7 @@
 //go:build linux
 
 // Package caches is the command caches of bench. It measures fileproc's cache, absfs/cachefs and absfs/corfs side by side, in
-// front of the same source in memory, and prints the tables of docs/cache.md. What it measures are the benchmarks in its tests.
+// front of the same source in memory, and prints the tables of docs/cache.md. It runs the benchmarks in its tests.
 package caches
 
 import (
@@ -63,7 +63,7 @@ func measureAll(ctx context.Context, binary string, rounds int, benchmarks, benc
 		cmd := exec.CommandContext(ctx, binary, "-test.run", "^$", "-test.bench", benchmarks,
 			"-test.benchtime", benchtime, "-round", fmt.Sprint(round))
 		if round == 0 {
-			cmd.Stderr = os.Stderr // what the benchmarks found wrong
+			cmd.Stderr = os.Stderr // for the errors of the benchmarks
 		}
 		out, err := cmd.Output()
 		if err != nil {
@@ -72,10 +72,10 @@ func measureAll(ctx context.Context, binary string, rounds int, benchmarks, benc
 		for in := benchfmt.NewReader(bytes.NewReader(out), "the benchmarks"); in.Scan(); {
 			res, ok := in.Result().(*benchfmt.Result)
 			if !ok {
-				continue // such as a line that says that a side was skipped
+				continue // for example a line about a skipped side
 			}
 			benchmark, parts := res.Name.Parts()
-			text := func(part []byte) string { // without its key, and as it was before the package testing made it a name
+			text := func(part []byte) string { // the value as it was before package testing made it part of a name
 				_, value, _ := strings.Cut(string(part), "=")
 				return strings.ReplaceAll(value, "_", " ")
 			}
@@ -105,7 +105,7 @@ var sides = []string{ours, checked, theirs, theirOther, bare}
 
 // Tables are those of docs/cache.md, by the names of the benchmarks.
 var Tables = map[string]func(record.Results) string{
-	// A row for each case. A ratio is the median of the ratios to fileproc, round by round.
+	// A row for each case. The ratios are medians of the rounds' ratios to fileproc.
 	"cases": func(r record.Results) string {
 		columns := append(bySet(r, "ns", sides), column{Head: "cachefs / fileproc", Cell: times(r, theirs)},
 			column{Head: "corfs / fileproc", Cell: times(r, theirOther)}, column{Head: "allocations", Cell: func(set string) string {
@@ -117,11 +117,11 @@ var Tables = map[string]func(record.Results) string{
 			}})
 		return record.Table(r.Sets(), columns...)
 	},
-	// A miss with an eviction, LFU, the same 1,000 files in turn.
+	// Misses with an eviction, with LFU, of the same 1,000 files in turn.
 	"eviction": func(r record.Results) string {
 		return record.Table(r.Sets(), bySet(r, "entries", []string{ours, theirs})...)
 	},
-	// Zipf with a scan, in which four fifths of the operations are outside of the scan.
+	// Zipf with a scan. Four fifths of the operations are outside of the scan.
 	"policies": func(r record.Results) string {
 		type column = record.Column[*record.Series]
 		hits := func(unit string, of float64) func(*record.Series) string {
@@ -154,7 +154,7 @@ func times(r record.Results, side string) func(set string) string {
 	}
 }
 
-// cell is a dash if there is no such side.
+// cell formats a median. It returns a dash if there is no such side.
 func cell(s *record.Series, format, unit string) string {
 	if s == nil {
 		return "–"

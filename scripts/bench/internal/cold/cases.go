@@ -3,9 +3,9 @@ package cold
 type testCase struct {
 	name, target string
 	data         string   // a set of tickets, go for Go's source, 60x300, or how many files of how many bytes
-	fs           string   // of an image that has the data; "" is the directory itself, on the machine's disk
+	fs           string   // the file system of an image with the data; "": the directory itself, on the machine's disk
 	disk         []string // flags of disk run
-	ours, loop   string   // sides of floor; cat is compared with direct reads too; without a loop the runs are cancelled
+	ours, loop   string   // sides of floor; with cat, direct reads are measured too; without a loop, runs are cancelled
 }
 
 // Target returns the target of the case with this name, if there is one.
@@ -31,7 +31,7 @@ var (
 	slow  = []string{"-seek", "10ms", "-inflight", "32"}
 )
 
-const again = "fileproc-again" // what changed since a run of package incremental, which is nothing
+const again = "fileproc-again" // a run of package incremental after which nothing has changed
 
 var cases = []testCase{
 	{"flat_100k, ext4", "≤ 2,500 requests", "flat_100k", "ext4", nil, "fileproc", "c"},

@@ -43,7 +43,7 @@ BENCH_COLD_1M is set.
 `
 
 type bench struct {
-	output        func(ctx context.Context, name string, args ...string) (string, error) // of a program
+	output        func(ctx context.Context, name string, args ...string) (string, error) // runs a program
 	runs, cancels int
 	data, tmp     string
 }
@@ -79,14 +79,14 @@ func Main(ctx context.Context, args []string) error {
 	})
 }
 
-// run fails with the error of a program, or returns its output.
+// run returns the output of a program, or fails with its error.
 func (b *bench) run(ctx context.Context, name string, args ...string) string {
 	return fail.Must(b.output(ctx, name, args...))
 }
 
 func (b *bench) disk() string { return filepath.Join(b.tmp, "disk") }
 
-// measure returns records of the table cold or cancel, in which a case is a set.
+// measure returns records of the tables cold and cancel. A case is a set there.
 func (b *bench) measure(ctx context.Context, cases []testCase) (records []record.Record) {
 	for _, c := range cases {
 		var list []record.Record
@@ -106,7 +106,7 @@ func (b *bench) measure(ctx context.Context, cases []testCase) (records []record
 	return records
 }
 
-// The sides of the records, with the versions.
+// The sides of the records, with their versions.
 const (
 	ours  = "fileproc"
 	usual = "usual loop"
@@ -134,7 +134,7 @@ func Table(r record.Results) string {
 	return record.Table(r.Sets(), append(columns, record.Column[string]{Head: "target", Cell: Target})...)
 }
 
-// prepare makes what is missing of a case and returns its image or its directory.
+// prepare makes the missing data of a case and returns its image or its directory.
 func (b *bench) prepare(ctx context.Context, c testCase) (path string) {
 	image := c.data
 	var files, size int
@@ -181,7 +181,7 @@ func scanned(data string, files, size *int) bool {
 	return n == 2
 }
 
-// A side is one of floor in a case.
+// A side is a side of floor in a case.
 type side struct {
 	who     string
 	name    string // in floor
@@ -189,7 +189,7 @@ type side struct {
 	passes  []pass
 }
 
-// A pass is what floor prints, and the requests to the disk.
+// A pass has what floor prints, and the requests to the disk.
 type pass struct {
 	Files    int
 	Bytes    int64
@@ -208,7 +208,7 @@ func (s *side) seconds() float64 {
 func (b *bench) once(ctx context.Context, c testCase, on string, s *side, flags ...string) (p pass) {
 	args := []string{fail.Must(os.Executable()), "floor", "-case", "once", "-side", s.name, "-threads", fmt.Sprint(s.threads), "-cache", filepath.Join(b.tmp, "cache")}
 	args = append(args, flags...)
-	// Memory that a hypervisor has taken back is slow when it is used first, and fileproc uses more of it than cat.
+	// The first use of memory that a hypervisor has taken back is slow, and fileproc uses more memory than cat.
 	if p, err := unix.Mmap(-1, 0, 2<<30, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_POPULATE); err == nil {
 		unix.Munmap(p)
 	}
@@ -223,13 +223,13 @@ func (b *bench) once(ctx context.Context, c testCase, on string, s *side, flags 
 	lines := json.NewDecoder(strings.NewReader(out))
 	fail.On(lines.Decode(&p))
 	if c.fs != "" {
-		fail.On(lines.Decode(&disk)) // its other fields are of all that the program does
+		fail.On(lines.Decode(&disk)) // its other fields cover the whole program
 	}
 	p.Requests = disk.Requests
 	return p
 }
 
-// compare measures fileproc and the usual loop, with 32 threads, or on the machine's disk with the best of three numbers.
+// compare measures fileproc and the usual loop, which has 32 threads, or on the machine's disk the best of three numbers.
 func (b *bench) compare(ctx context.Context, c testCase, on string) (records []record.Record) {
 	sides := []*side{{who: ours, name: c.ours, threads: 1}}
 	if c.ours == again {
@@ -263,9 +263,9 @@ func (b *bench) compare(ctx context.Context, c testCase, on string) (records []r
 	return records
 }
 
-// cancel measures how long runs take to end that are cancelled at random moments, from the first one on.
+// cancel cancels runs at random moments, from the first millisecond on, and measures how long they take to end.
 func (b *bench) cancel(ctx context.Context, c testCase, on string) []record.Record {
-	var ms []float64 // of the whole run, which shows when cancels are of use, and to the end of the others
+	var ms []float64 // of a whole run, which says when to cancel, and then from each cancel to the end
 	for i := range b.cancels + 1 {
 		var flags []string
 		if i > 0 {
@@ -278,7 +278,7 @@ func (b *bench) cancel(ctx context.Context, c testCase, on string) []record.Reco
 		Values: map[string]float64{"whole-ms": ms[0], "p95-ms": ms[1+(b.cancels-1)*95/100], "ms": ms[b.cancels]}}}
 }
 
-// diskReads returns the requests so far to the disk of a file, and 0 if the kernel does not count them.
+// diskReads returns the requests so far to the disk that has the file, or 0 if the kernel does not count them.
 func diskReads(name string) (reads int64) {
 	var st unix.Stat_t
 	if unix.Stat(name, &st) == nil {

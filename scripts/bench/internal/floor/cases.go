@@ -29,11 +29,11 @@ import (
 	"github.com/fileproc/fileproc/scripts/internal/turns"
 )
 
-// Bytes that a side reads of each file at a time.
+// How many bytes a side reads of a file at a time.
 const (
 	cReadSize    = 4096 // the C loop
 	prefixSize   = 2048
-	onceReadSize = 64 << 10 // the C loop in -case once, which reads whole files, as fileproc does
+	onceReadSize = 64 << 10 // the C loop in -case once, where all sides read whole files
 )
 
 var whole, metadata = fileproc.Options{}, fileproc.Options{ReadSize: fileproc.NoRead, Stat: true}
@@ -94,8 +94,8 @@ func (r *run) sweep() []record.Record {
 	return r.compare(list...)
 }
 
-// uring compares runs with io_uring and without, in a build that has it. A pass repeats the run until it has read some 20,000
-// files, so that passes over small sets, where it matters what a ring costs to make, are no shorter than others.
+// uring compares runs with io_uring and without. The build must have io_uring. A pass repeats the run until it has read some 20,000
+// files: in small sets the cost of making a ring matters, and their passes should not be shorter than others.
 func (r *run) uring() []record.Record {
 	with, without := read(r.ctx, r.dir, whole), read(r.ctx, r.dir, fileproc.Options{DisableURing: true})
 	files, _, err := with()
@@ -104,11 +104,11 @@ func (r *run) uring() []record.Record {
 	return r.compare(turns.Against("whole / the same without io_uring", with.Times(calls).Side(), without.Times(calls).Side()))
 }
 
-// trees makes small trees, in which the cost of a run or of a directory matters. It compares single directories with the loop
-// over ReadDir, several with the C loop, and each with WalkDir, also with one worker. A pass sees about 2,000 files.
+// trees makes small trees, in which the cost of a run or of a directory matters. It compares a single directory with the loop
+// over ReadDir, several directories with the C loop, and each tree with WalkDir, also with one worker. A pass has about 2,000 files.
 func (r *run) trees() []record.Record {
 	tmp := r.temp()
-	const chain = 0 // 1,000 directories, one in another
+	const chain = 0 // stands for 1,000 directories, each in the one before
 	var list []turns.Comparison
 	for _, t := range []struct {
 		name        string
@@ -147,9 +147,9 @@ func (r *run) trees() []record.Record {
 	return r.compare(list...)
 }
 
-// sizes compares whole files, those below -dir or of -bytes each, with the C loop that asks for the size and with os.ReadFile.
+// sizes reads whole files, those below -dir or of -bytes each. It compares with the C loop that asks for the size, and with os.ReadFile.
 func (r *run) sizes() (list []record.Record) {
-	const all = 512 << 20 // bytes of a set, unless that are too few files or too many
+	const all = 512 << 20 // bytes of a set, unless these are too few or too many files
 	compare := func(name, dir string, largest int64) {
 		ours := read(r.ctx, dir, fileproc.Options{MaxFileSize: fileproc.NoLimit}).Side()
 		list = append(list, r.compare(turns.Against(name+" / C loop with fstat", ours, r.cLoop(dir, "sized", int(largest), r.threads)),
@@ -173,10 +173,10 @@ func (r *run) sizes() (list []record.Record) {
 	return list
 }
 
-// again compares runs of package incremental with full runs: with a function that does nearly nothing, and with one that
-// parses the YAML at the beginning of a ticket. Before each pass with changes it touches other files of the set.
+// again compares runs of package incremental with full runs. One function does nearly nothing, the other parses the YAML at the
+// beginning of a ticket. Before each pass with changes, again touches other files of the set.
 func (r *run) again() (records []record.Record) {
-	const changedOf, mostYAML = 100, 200_000 // of so many files one changes; the most files that are parsed
+	const changedOf, mostYAML = 100, 200_000 // one file in changedOf changes; mostYAML is the most files that are parsed
 	r.Passes = 1
 	tmp, names, round := r.temp(), r.list(), 0
 	touch := func() (err error) {
@@ -185,7 +185,7 @@ func (r *run) again() (records []record.Record) {
 			err = errors.Join(err, os.Chtimes(filepath.Join(r.dir, names[i]), now, now))
 		}
 		round++
-		time.Sleep(2100 * time.Millisecond) // until the files are so old that their results are kept
+		time.Sleep(2100 * time.Millisecond) // until the files are old enough for their results to be kept
 		return err
 	}
 	for _, of := range []struct {
@@ -231,8 +231,8 @@ func sum(sizes []int, err error) (files int, bytes int64, _ error) {
 	return len(sizes), bytes, err
 }
 
-// once prints one pass of one side as a line of JSON, without a pass before it to warm up. With cancel, a run of fileproc is
-// cancelled so long after its beginning, and the seconds are those from there to its end: 0 if it has ended before.
+// once prints one pass of one side as a line of JSON, without a pass before it to warm up. With -cancel, it cancels the run of
+// fileproc so long after its beginning. The seconds are then those from the cancel to the end, or 0 if the run has ended before.
 func (r *run) once() []record.Record {
 	ctx, stop := context.WithCancel(r.ctx)
 	defer stop()
@@ -286,14 +286,14 @@ func (r *run) value(who, unit string, value float64) []record.Record {
 func (r *run) allocs() []record.Record {
 	var before, after runtime.MemStats
 	side := read(r.ctx, r.dir, fileproc.Options{ReadSize: prefixSize}).Side()
-	fail.Must(side.Pass()) // what later runs take over is made
+	fail.Must(side.Pass()) // makes what later runs reuse
 	runtime.ReadMemStats(&before)
 	files := fail.Must(side.Pass()).Files
 	runtime.ReadMemStats(&after)
 	return r.value("prefix", "allocations", float64(after.Mallocs-before.Mallocs)/float64(max(files, 1)))
 }
 
-// peak streams the files and returns the peak memory of that: this program alone has three times what a small one has.
+// peak returns how much a run of Stream adds to the peak memory. This program without it has three times what a small one has.
 func (r *run) peak() []record.Record {
 	who, before := "Stream, warm", func() error { _, err := r.c("read", cReadSize).Pass(); return err }
 	if r.Before != nil {

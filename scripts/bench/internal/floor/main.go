@@ -36,8 +36,8 @@ type run struct {
 	cache, bytes string
 	threads      int
 	cancel       time.Duration
-	cloop        string         // the C program, once it is built
-	cleanup      []func() error // what the run has made, in reverse order
+	cloop        string         // the C program, when it is built
+	cleanup      []func() error // remove what the run has made; called in reverse order
 }
 
 const caseHelp = `

@@ -27,14 +27,14 @@ import (
 //go:embed c/cloop.c
 var cLoopSource []byte
 
-// cLoop returns a side that runs passes of the C program in one of its modes. The program starts now, so that no pass includes that.
+// cLoop returns a side that runs passes of the C program in a mode. It starts the program now, so that passes do not include that.
 func (r *run) cLoop(dir, mode string, size, threads int) turns.Side {
 	in, out, err := r.startCLoop(dir)
 	return turns.Side{Pass: func() (p turns.Pass, _ error) {
 		line := ""
 		if err == nil {
 			fmt.Fprintln(in, mode, size, threads)
-			line, err = out.ReadString('\n') // fails if nobody has read the command
+			line, err = out.ReadString('\n') // fails if the program did not read the command
 		}
 		if err != nil {
 			return p, fmt.Errorf("cloop: %w", err)
@@ -64,7 +64,7 @@ func (r *run) startCLoop(dir string) (io.Writer, *bufio.Reader, error) {
 
 const slowFiles = 1000
 
-// A slowFile is a file in memory, served over FUSE, that takes a while to open.
+// A slowFile is a file in memory, served over FUSE, whose open takes a while.
 type slowFile struct {
 	fs.MemRegularFile
 	delay time.Duration
@@ -102,8 +102,8 @@ func serveSlow(dir, delay string) error {
 	return server.Unmount()
 }
 
-// mountSlow mounts the directory to process. A separate process serves it, as with real file systems, so the server's goroutines do
-// not count towards this process's GOMAXPROCS.
+// mountSlow mounts the directory to process. A separate process serves it, so that the server's goroutines do not count towards this
+// process's GOMAXPROCS, as with real file systems.
 func (r *run) mountSlow(delay time.Duration) {
 	r.dir = r.temp()
 	r.Data = fmt.Sprintf("%d files with %v an open", slowFiles, delay)
@@ -112,11 +112,11 @@ func (r *run) mountSlow(delay time.Duration) {
 	fail.Must(out.ReadString('\n'))
 }
 
-// start starts a program that ends when its standard input ends, which is after the run.
+// start starts a program that runs until its standard input ends, after the run.
 func (r *run) start(program string, args ...string) (io.Writer, *bufio.Reader, error) {
 	cmd := exec.Command(program, args...)
 	cmd.Stderr = os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // an interrupt at a terminal is for the run
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that an interrupt at a terminal reaches only the run
 	in, errIn := cmd.StdinPipe()
 	out, errOut := cmd.StdoutPipe()
 	if err := cmp.Or(errIn, errOut, cmd.Start()); err != nil {

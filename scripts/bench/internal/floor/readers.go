@@ -30,7 +30,7 @@ import (
 	"github.com/fileproc/fileproc/scripts/internal/turns"
 )
 
-// peers compares with the loops and the package that people use in place of fileproc. Each file is read with os.ReadFile, in the
+// peers compares fileproc with the loops and the package that people use in its place. They read each file with os.ReadFile, in the
 // callback if there is one.
 func (r *run) peers() []record.Record {
 	fastWalk := paths(func(read func(string) error) error { return fastwalk.Walk(&fastwalk.Config{}, r.dir, regular(read)) })
@@ -63,7 +63,7 @@ func (r *run) programs() []record.Record {
 			lines, err := counted(r.ctx, append(p[1:], needle, r.dir))
 			return files, lines, err
 		}).Side()
-		version, _ := exec.Command(p[1], "--version").Output() // none if it is not installed
+		version, _ := exec.Command(p[1], "--version").Output() // empty if it is not installed
 		side.Name = p[0]
 		side.Version, _, _ = strings.Cut(string(version), "\n")
 		sides = append(sides, side)
@@ -87,8 +87,8 @@ func counted(ctx context.Context, args []string) (lines int64, err error) {
 	return lines, err
 }
 
-// read returns fileproc's work, which counts per worker, on separate cache lines, so that the counters cost nothing. With NoRead
-// and Stat it counts the bytes that the metadata says.
+// read returns fileproc's work. Each worker has a counter on a cache line of its own, so that counting costs nothing. With NoRead
+// and Stat, the bytes are the sizes in the metadata.
 func read(ctx context.Context, dir string, opts fileproc.Options) turns.Work {
 	if opts.Workers == 0 {
 		opts.Workers = runtime.GOMAXPROCS(0)
@@ -118,8 +118,8 @@ func read(ctx context.Context, dir string, opts fileproc.Options) turns.Work {
 	}
 }
 
-// paths returns the work of os.ReadFile for the paths that walk passes to read, on any goroutine. A call allocates nothing for the
-// counters, since it may read a single file.
+// paths returns the work of os.ReadFile for the paths that walk passes to read, on any goroutine. The counters take no allocation,
+// which would matter if walk reads a single file.
 func paths(walk func(read func(path string) error) error) turns.Work {
 	var files, bytes atomic.Int64
 	read := func(path string) error {
@@ -174,14 +174,14 @@ func list(dir string, read func(path string) error) error {
 	return err
 }
 
-// pool returns the work of a loop over os.ReadDir in one goroutine, with others that read.
+// pool returns the work of a loop over os.ReadDir in one goroutine, while other goroutines read the files.
 func pool(goroutines int, dir string) turns.Work {
 	return paths(func(read func(string) error) error { return inPool(goroutines, read, dir) })
 }
 
-// inPool continues after a failure, so that the loop never blocks for ever.
+// inPool is the loop of pool. Its readers continue after a failure, so that the loop never blocks for ever.
 func inPool(goroutines int, read func(path string) error, dir string) error {
-	queue := make(chan string, 128) // for performance: neither side waits for each path
+	queue := make(chan string, 128) // for performance: the two sides need not wait for each other at each path
 	var g errgroup.Group
 	for range goroutines {
 		g.Go(func() (err error) {
@@ -199,7 +199,7 @@ func inPool(goroutines int, read func(path string) error, dir string) error {
 	return errors.Join(g.Wait(), err)
 }
 
-// cat returns the work of as many goroutines as r has threads, each of which reads whole files with calls of size bytes.
+// cat returns the work of r.threads goroutines that read whole files with calls of size bytes.
 func (r *run) cat(size, flags int) turns.Work {
 	var files, bytes atomic.Int64
 	var buffers sync.Pool

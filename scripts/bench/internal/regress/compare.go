@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	// How many times as many samples are taken again, at most, of what is undecided. The short form has to end in three minutes.
+	// How many times as many samples are added, at most, for an undecided case. The short form has to end in three minutes.
 	moreSamples = 3
 	shortMore   = 1
 	shortSizes  = "5k," + fewOrLarge
@@ -51,12 +51,12 @@ func compare(f *flag.FlagSet) func(clone) {
 	}
 }
 
-// A comparison measures cases, and those that look slower a second time: only what is slower both times fails.
+// A comparison measures cases, and measures those that look slower a second time. Only what is slower both times fails.
 type comparison struct {
 	clone
 	selection
 	limit float64 // 0: the usual one
-	more  int     // times as many samples again, at most, of what is undecided
+	more  int     // as moreSamples
 }
 
 func (c comparison) withRevision(src source, rev string) {
@@ -80,7 +80,7 @@ func (c comparison) withBaseline(src source) {
 	c.limit = cmp.Or(c.limit, 0.20) // of all changes since then together
 	entries := c.entriesWith(src.tags)
 	cases := c.cases(c.clone)
-	here := c.entry(src.tags) // once there is data: the file system is that of the data
+	here := c.entry(src.tags) // after the data is made, since the entry has its file system
 	c.build(src, c.made("new.test"))
 	old := entries[len(entries)-1]
 	fmt.Printf("working tree against the baseline, %v, in turn, both with %v\n", old, src.tags)
@@ -98,14 +98,14 @@ func (c comparison) withBaseline(src source) {
 	})
 }
 
-// timesAndCounts fails if one of the two does. A larger count goes before times that this machine cannot tell.
+// timesAndCounts fails if times or counts does. A larger count takes precedence over times that this machine cannot decide.
 func (c comparison) timesAndCounts(times, counts func()) {
 	err := fail.Try(times)
 	fail.On(c.ctx.Err())
 	fail.On(errors.Join(fail.Try(counts), err))
 }
 
-// times compares the two binaries, and what looks slower a second time.
+// times compares the two binaries, and compares what looks slower a second time.
 func (c comparison) times(cases []benchCase) {
 	if cases = c.slower(cases); cases != nil {
 		fmt.Println("What looks slower is measured again.")
@@ -114,8 +114,8 @@ func (c comparison) times(cases []benchCase) {
 	fail.If(cases != nil, "%w, twice by more than %.3g %%: %v", errSlower, c.limit*100, cases)
 }
 
-// slower prints how much the cases have changed, and returns those that look slower. It takes more samples of those on which
-// they do not decide: a noisy machine has wide intervals.
+// slower prints how much the cases have changed, and returns those that look slower. It takes more samples of undecided cases, since
+// a noisy machine has wide intervals.
 func (c comparison) slower(cases []benchCase) (slower []benchCase) {
 	old, new := newSide("old"), newSide("new")
 	changes := map[benchCase]change{}
@@ -144,7 +144,7 @@ func (c comparison) slower(cases []benchCase) (slower []benchCase) {
 	return slower
 }
 
-// benchstat returns what benchstat says of the sides.
+// benchstat returns benchstat's table of the sides.
 func (c clone) benchstat(sides ...*side) string {
 	args := []string{"tool", "benchstat"}
 	for _, s := range sides {
@@ -160,7 +160,7 @@ func (c clone) benchstat(sides ...*side) string {
 	return c.output(filepath.Join(c.root, "scripts"), "go", args...)
 }
 
-// A side is what is measured of one binary, whose name ends with .test.
+// A side has the measurements of one binary, whose name ends with .test.
 type side struct {
 	name    string
 	samples map[benchCase][]float64 // nanoseconds a file
@@ -168,8 +168,8 @@ type side struct {
 
 func newSide(name string) *side { return &side{name, map[benchCase][]float64{}} }
 
-// measureAll takes samples of the sides in turn. Over the rounds each case comes again and again, and each side goes first in
-// half of them, so that a drift of the machine favours none.
+// measureAll takes samples of the sides in turn, a sample of each case in each round. Each side goes first in half of the rounds, so
+// that a drift of the machine favours none.
 func (c clone) measureAll(cases []benchCase, runs int, sides ...*side) {
 	for round := range runs {
 		for _, bc := range cases {
@@ -180,8 +180,8 @@ func (c clone) measureAll(cases []benchCase, runs int, sides ...*side) {
 	}
 }
 
-// sample runs one process, in which the case has some passes. A pass is short, so that some are not disturbed, and the least counts:
-// what else happens on a machine only adds time, and at first the process itself is cold.
+// sample runs some passes of the case in one process. The least counts: other work on the machine only adds time, and the first pass
+// is cold. Passes are short, so that some are not disturbed.
 func (c clone) sample(s *side, bc benchCase) {
 	passes := max(3, min(6, 31_000/bc.work()))
 	times := values(c.bench(nil, c.made(s.name+".test"), bc, max(1, 5_000/bc.work()), "-test.count", fmt.Sprint(passes)), "sec/op")
@@ -189,14 +189,14 @@ func (c clone) sample(s *side, bc benchCase) {
 	s.samples[bc] = append(s.samples[bc], slices.Min(times)*1e9/float64(bc.set.Count))
 }
 
-// bench runs a case, under another program if one is given, and returns what it printed.
+// bench runs a case, under another program if under names one, and returns what it printed.
 func (c clone) bench(under []string, binary string, bc benchCase, iterations int, flags ...string) string {
 	args := slices.Concat(under, []string{binary, "-test.run", "^$", "-test.bench", bc.pattern(),
 		"-test.benchtime", fmt.Sprint(iterations, "x")}, flags)
 	return c.output(c.root, args[0], args[1:]...)
 }
 
-// values returns what text has of a unit.
+// values returns the values of a unit in text.
 func values(text, unit string) (all []float64) {
 	for r := benchfmt.NewReader(strings.NewReader(text), ""); r.Scan(); {
 		if result, ok := r.Result().(*benchfmt.Result); ok {
@@ -214,10 +214,10 @@ func changeOf(old, new []float64) change { return change(measure.ChangeOf(old, n
 
 func (c change) significant() bool { return c.P < benchmath.DefaultThresholds.CompareAlpha }
 
-// clear reports whether the change is significant, and more than half of the limit with confidence. That keeps a measurement
-// that is mostly noise from counting: it is significant now and then, but its interval is wide.
+// clear reports whether the change is significant, and its whole interval is above half of the limit. Mostly noisy measurements are
+// significant now and then, but their interval is wide.
 func (c change) clear(limit float64) bool { return c.significant() && c.Lo > limit/2 }
 func (c change) above(limit float64) bool { return c.clear(limit) && c.Estimate > limit }
 
-// decides reports whether the samples are enough: not while both the limit and half of it may be the change.
+// decides reports whether the samples are enough: whether the change is clear, or its whole interval is below the limit.
 func (c change) decides(limit float64) bool { return c.clear(limit) || c.Hi <= limit }

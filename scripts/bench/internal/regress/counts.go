@@ -20,7 +20,7 @@ import (
 	"github.com/fileproc/fileproc/scripts/internal/fail"
 )
 
-// counts are what a case takes of something, by kind. Unlike a time, a count does not depend on how busy the machine is.
+// counts are how often a case does something, by kind. Unlike a time, a count does not depend on how busy the machine is.
 type counts map[string]float64
 
 const (
@@ -31,7 +31,7 @@ const (
 	diskRequests = "disk requests"     // of a cold run, to the disk that the command disk emulates
 )
 
-// most returns how large a count may be now, and what it is of.
+// most returns how large a count may be now, and whether it is for a file or for a run.
 func most(kind string, old float64) (now float64, of string) {
 	switch kind {
 	case allocations:
@@ -39,14 +39,14 @@ func most(kind string, old float64) (now float64, of string) {
 	case pageFaults, mappings:
 		return 1.05*old + 0.25, "a file" // the runtime adds some, but not one for each file
 	case diskRequests:
-		// Two images of the same files, and two runs over one, differ: 0.026 to 0.039 on a busy machine. In the order of the
-		// listing it is more than 1.
+		// Two images of the same files differ, and so do two runs over one image: 0.026 to 0.039 on a busy machine. In the
+		// order of the listing, the count is more than 1.
 		return 2*old + 0.01, "a file"
 	}
-	return 1.005*old + 0.0001, "a file" // one stray call in three runs over 5,000 files, but not one more a run
+	return 1.005*old + 0.0001, "a file" // allows a stray call in three runs over 5,000 files, but not one in each run
 }
 
-// kindOf has the system calls that are counted, as what. A backend may use one or the other of a kind.
+// kindOf has the kind under which each system call is counted. A backend may use one call of a kind or another.
 var kindOf = map[string]string{
 	"openat": "openat", "openat2": "openat", "close": "close", "getdents64": "getdents64", "io_uring_enter": "io_uring_enter",
 	"read": "read", "pread64": "read", "preadv2": "read",
@@ -56,7 +56,7 @@ var kindOf = map[string]string{
 
 var countedCases = []string{"flat_5k/whole", "flat_5k/stat", "nested1_5k/whole", "nested1_5k/stat", "flat_64x16KiB/whole", "flat_4x16MiB/whole"}
 
-// count returns the counts of those of the cases that are counted. Only the working tree's have requests to a disk.
+// count returns the counts of those cases that are counted. Requests to a disk are counted only for the working tree.
 func (c clone) count(src source, cases []benchCase) map[string]counts {
 	cases = slices.DeleteFunc(slices.Clone(cases), func(bc benchCase) bool { return !slices.Contains(countedCases, bc.String()) })
 	if len(cases) == 0 {
@@ -84,8 +84,8 @@ func (c clone) count(src source, cases []benchCase) map[string]counts {
 	return all
 }
 
-// agreed counts until two counts in a row are the same, at most five times. A count is disturbed if a signal interrupts a call,
-// which is repeated, or if files leave the page cache, which are read in another way.
+// agreed counts until two counts in a row are the same, at most five times. Two things disturb a count: a signal that interrupts a
+// call, which is then repeated, and files that leave the page cache, which are then read in another way.
 func agreed(count func() counts) counts {
 	n := count()
 	for range 4 {
@@ -97,10 +97,10 @@ func agreed(count func() counts) counts {
 	return n
 }
 
-// counted has one worker, since it matters which one gets a file, no garbage collector, which frees what a run keeps, and no huge pages.
+// counted sets one worker, since counts depend on which one gets a file, no collector, which frees what a run keeps, and no huge pages.
 var counted = []string{"env", "FILEPROC_BENCH_SMALL_PAGES=1", "GOMAXPROCS=1", "GOGC=off", "GODEBUG=asyncpreemptoff=1"}
 
-// inProcess returns what a process counts of itself. The least of some processes counts: the runtime's own come and go.
+// inProcess returns what a process counts of itself: the least of some processes, since those of the runtime vary.
 func (c clone) inProcess(binary string, bc benchCase) counts {
 	least := counts{allocations: math.Inf(1), pageFaults: math.Inf(1)}
 	for range 3 {
@@ -116,11 +116,11 @@ func (c clone) inProcess(binary string, bc benchCase) counts {
 
 func (c clone) canTrace() { c.output("", "strace", "-f", "-o", os.DevNull, "true") }
 
-// calls returns the calls a file by kind: those of a long run less those of a short one, for what a process needs anyway.
+// calls returns the calls a file by kind: those of a long run less those of a short one, which leaves out the start of the process.
 func (c clone) calls(binary string, bc benchCase) counts {
 	file := binary + ".strace"
 	defer os.Remove(file)
-	// A question mark each, since an architecture may lack some of them.
+	// Each has a question mark, since an architecture may lack some of the calls.
 	under := append(counted, "strace", "-f", "-o", file, "-e", "trace=?"+strings.Join(slices.Sorted(maps.Keys(kindOf)), ",?"))
 	passes := max(1, 16_000/bc.work(), 40/bc.set.Count)
 	c.bench(under, binary, bc, 1)
@@ -128,16 +128,16 @@ func (c clone) calls(binary string, bc benchCase) counts {
 	c.bench(under, binary, bc, 1+passes)
 	perFile := counts{}
 	for kind, n := range readTrace(file) {
-		parts := 1e6 // of one call, to which the count is rounded
+		parts := 1e6 // the count is rounded to a millionth of a call
 		if kind == mappings {
-			parts = 20 // no two processes have the same ones of the runtime
+			parts = 20 // those of the runtime differ in each process
 		}
 		perFile[kind] = max(0, math.Round(float64(n-short[kind])/float64(passes*bc.set.Count)*parts)/parts)
 	}
 	return perFile
 }
 
-// traceLine has a call's name, a parenthesis if the call begins, and the result if it ends: perhaps on a line of its own.
+// traceLine matches a call's name, a parenthesis if the call begins on this line, and the result if it ends on this line.
 var traceLine = regexp.MustCompile(`^\d+ +(?:<\.\.\. )?(\w+)(\()?.*?(?:= (\d+))?$`)
 
 func readTrace(file string) map[string]int {
@@ -164,7 +164,7 @@ func readTrace(file string) map[string]int {
 	return n
 }
 
-// countRequests adds the requests a file of a cold run over the sets of cases. The least of some runs counts.
+// countRequests adds the requests a file of cold runs over the sets of cases, the least of some runs.
 func (c clone) countRequests(cases []benchCase, all map[string]counts) {
 	fail.If(os.Getuid() != 0, "only root can mount a disk")
 	c.output(filepath.Join(c.root, "scripts"), "go", "build", "-buildvcs=false", "-o", c.tmp+"/", "./disk", "./bench")

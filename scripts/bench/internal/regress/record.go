@@ -24,10 +24,10 @@ import (
 	"github.com/fileproc/fileproc/scripts/internal/measure"
 )
 
-// schema changes when an older entry can no longer be compared.
+// schema is increased when older entries can no longer be compared.
 const schema = 2
 
-// An entry of the baseline has a commit, which times are compared with, and its counts. It names no host, no user and no path.
+// An entry of the baseline has a commit, which is built again to compare times, and its counts. It names no host, no user and no path.
 type entry struct {
 	Schema     int                `json:"schema"`
 	Time       string             `json:"time"` // UTC
@@ -36,21 +36,21 @@ type entry struct {
 	Machine    string             `json:"machine"`
 	Platform   string             `json:"platform"`
 	Filesystem string             `json:"filesystem"`
-	IOUring    bool               `json:"io_uring"` // whether it is allowed
+	IOUring    bool               `json:"io_uring"` // whether the kernel allows it
 	Counts     map[string]counts  `json:"counts"`
-	NS         map[string]float64 `json:"ns_a_file"` // medians, which are compared with nothing
+	NS         map[string]float64 `json:"ns_a_file"` // medians, only for the reader
 }
 
-// entry returns one of the working tree without counts and times.
+// entry returns an entry for the working tree, without counts and times.
 func (c clone) entry(with tags) entry {
-	// A ring is refused before its arguments are read, or not at all: containers often forbid it.
+	// Containers often forbid io_uring. The kernel refuses it before it reads the arguments, which are invalid here.
 	_, _, errno := unix.Syscall(unix.SYS_IO_URING_SETUP, 1, 0, 0)
 	commit, _ := c.revision()
 	return entry{schema, time.Now().UTC().Format(time.RFC3339), commit, with, host.Machine(c.data()), runtime.GOOS + "/" + runtime.GOARCH,
 		host.FileSystem(c.data()), errno == unix.EFAULT, nil, map[string]float64{}}
 }
 
-// sameCalls reports whether the same code makes the same system calls on both: processor and cores do not matter.
+// sameCalls reports whether the same code makes the same system calls on both machines. Processor and cores do not matter.
 func (e entry) sameCalls(o entry) bool {
 	return e.Platform == o.Platform && e.Filesystem == o.Filesystem && e.IOUring == o.IOUring
 }
@@ -74,7 +74,7 @@ func (c clone) readEntries() (entries []entry) {
 	return entries
 }
 
-// appendEntry adds an entry, in place of one with the same build tags where the same calls are made.
+// appendEntry adds an entry. It replaces the entry with the same build tags from a machine where the same calls are made.
 func (c clone) appendEntry(e entry) {
 	entries := slices.DeleteFunc(c.readEntries(), func(old entry) bool { return old.BuildTags == e.BuildTags && old.sameCalls(e) })
 	var text []byte
@@ -103,7 +103,7 @@ func record(f *flag.FlagSet) func(clone) {
 		_, dirty := c.revision()
 		fail.If(dirty && *update, "a dirty tree cannot be the baseline: commit first (git status says what)")
 		src := c.workingTree()
-		c.readEntries() // before minutes are spent
+		c.readEntries() // an error should come before minutes are spent
 		cases, new := sel.cases(c), newSide("new")
 		c.build(src, c.made("new.test"))
 		c.measureAll(cases, sel.runs, new)

@@ -27,12 +27,12 @@ var (
 )
 
 var (
-	errSlower     = commands.Status{Text: "slower than allowed", Code: 1} // what is slower is printed already
+	errSlower     = commands.Status{Text: "slower than allowed", Code: 1} // the slower cases are printed already
 	errMore       = commands.Status{Text: "more than allowed", Code: 1}
 	errCannotTell = commands.Status{Text: "cannot be judged here", Code: 3}
 )
 
-// A clone is where a command works until ctx ends. What it makes in tmp is removed when it has ended.
+// A clone is the repository in which a command works until ctx ends. The files in tmp are removed at the end of the command.
 type clone struct {
 	ctx       context.Context
 	root, tmp string
@@ -41,7 +41,7 @@ type clone struct {
 func (c clone) data() string            { return filepath.Join(c.root, ".data") }
 func (c clone) made(name string) string { return filepath.Join(c.tmp, name) }
 
-// A command defines its flags, and returns what it does when they are parsed.
+// A command defines its flags, and returns the function to call when they are parsed.
 type command func(*flag.FlagSet) (do func(clone))
 
 var purposes = map[string]string{
@@ -85,11 +85,11 @@ type benchCase struct {
 const (
 	layouts  = "flat,nested1,nested3"
 	allSizes = "1k,5k,100k,1m," + fewOrLarge
-	// Few files, for what a run costs, and larger ones. They are in one directory, and read whole.
+	// Few files, which show the cost of a run, and larger files. They are in one directory, and read whole.
 	fewOrLarge = "1,10,100,64x16KiB,4x16MiB"
 	allModes   = "frontmatter,whole,stat,names"
-	madeHere   = 5_000 // is the size up to which a missing set is made without asking: it takes a second
-	minRuns    = 5     // is the least with which the test can find a difference significant and still says more than a coin
+	madeHere   = 5_000 // files: up to this size, a missing set is made without asking, in a second
+	minRuns    = 5     // with fewer, the test can find no difference significant
 )
 
 func has(list, one string) bool { return slices.Contains(strings.Split(list, ","), one) }
@@ -103,7 +103,7 @@ func newCase(name, mode string) benchCase {
 	return benchCase{fail.Must(tickets.ParseSet(layout, size, seed)), layout, size, mode}
 }
 
-// work returns how many small files take about as long as a run.
+// work returns how many small files take about as long as a run of the case.
 func (bc benchCase) work() int { return (bc.set.Count + 5) * (1 + bc.set.Size>>13) }
 
 func (bc benchCase) String() string { return bc.layout + "_" + bc.size + "/" + bc.mode }
@@ -112,7 +112,7 @@ func (bc benchCase) pattern() string {
 	return fmt.Sprintf("^BenchmarkProcess$/^layout=%s$/^files=%s$/^mode=%s$", bc.layout, bc.size, bc.mode)
 }
 
-// missing reports whether the data has to be made, and that takes too long to be done without asking.
+// missing reports whether the data must be made, and takes too long to be made without asking.
 func (bc benchCase) missing(c clone) bool {
 	_, err := bc.set.ReadManifest(c.data())
 	return errors.Is(err, fs.ErrNotExist) && bc.set.Count > madeHere
@@ -124,7 +124,7 @@ func (bc benchCase) ensure(c clone) {
 	fail.Must(bc.set.Generate(c.ctx, c.data()))
 }
 
-// A selection is which cases a command measures, and how often.
+// A selection says which cases a command measures, and how often.
 type selection struct {
 	sizes, modes string
 	runs         int
@@ -136,7 +136,7 @@ func (s *selection) flags(f *flag.FlagSet) {
 	f.IntVar(&s.runs, "runs", s.runs, "`samples` of each case")
 }
 
-// cases returns what was selected; its data is there.
+// cases returns the selected cases. It makes their data if it is missing.
 func (s *selection) cases(c clone) (cases []benchCase) {
 	fail.If(s.runs < minRuns, "--runs %d is too few for a significance test: want at least %d", s.runs, minRuns)
 	for size := range strings.SplitSeq(cmp.Or(s.sizes, allSizes), ",") {
@@ -150,7 +150,7 @@ func (s *selection) cases(c clone) (cases []benchCase) {
 			}
 		}
 	}
-	for _, bc := range cases { // when all are known to be right
+	for _, bc := range cases { // after all names are checked
 		bc.ensure(c)
 	}
 	return cases
@@ -164,24 +164,24 @@ type source struct {
 	dir     string
 	tags    tags
 	planted string // unless empty, a file that takes the place of visit.go
-	hooks   bool   // build with its export_test.go: no reaction to slow calls, as they are in a process that is traced
+	hooks   bool   // build with its export_test.go, so that a run does not react to slow calls: in a traced process all are slow
 }
 
 const plantedFile = "visit.go"
 
-// countable reports whether there are hooks. Without them a traced process reads many files twice.
+// countable reports whether the source has these hooks. Without them, a traced process reads many files twice.
 func (src source) countable() bool {
 	_, err := os.Stat(filepath.Join(src.dir, "export_test.go"))
 	return err == nil
 }
 
-// build makes the benchmark binary of a source. Two sources that are equal give equal binaries, wherever they lie.
+// build makes the benchmark binary of a source. Equal sources give equal binaries, wherever they are.
 func (c clone) build(src source, binary string) {
 	fail.If(src.hooks && !src.countable(), "there is no export_test.go, which keeps the package from reacting to slow calls")
 	replace := map[string]string{}
 	for _, name := range fail.Must(filepath.Glob(filepath.Join(src.dir, "*_test.go"))) {
 		if !src.hooks || !strings.HasPrefix(filepath.Base(name), "export") {
-			replace[name] = "" // as if it were not there
+			replace[name] = "" // builds as if the file did not exist
 		}
 	}
 	for _, name := range benchFiles {
@@ -214,8 +214,8 @@ func (c clone) buildRevision(rev string, with tags, binary string) source {
 	return src
 }
 
-// revision returns the commit, and whether the working tree differs from it, in more than records: the entries of a baseline
-// are of one commit. Without git no commit is known, which is as good as a dirty tree.
+// revision returns the commit, and whether the working tree differs from it in more than the files of the baseline. Without git,
+// the commit is unknown, and the tree counts as dirty.
 func (c clone) revision() (commit string, dirty bool) {
 	commit = "unknown"
 	err := fail.Try(func() {
@@ -235,8 +235,8 @@ func (t tags) String() string {
 	return "-tags " + string(t)
 }
 
-// workingTree returns the working tree as the go command builds it: with the tags of GOFLAGS. A tag that changes no file is an
-// error, since what is measured would not be what the user asked for.
+// workingTree returns the working tree with the tags of GOFLAGS, as the go command builds it. A tag that changes no file is an
+// error: the user would not get the build that they asked for.
 func (c clone) workingTree() source {
 	with := slices.Sorted(strings.SplitSeq(c.output(c.root, "go", "list", "-f", `{{join context.BuildTags ","}}`), ","))
 	files := func(tag string) string {

@@ -1,5 +1,5 @@
-// Package report measures what the pages show, and writes it into them: between the lines <!-- report: NAME --> and <!-- end -->
-// of a page, and into README.md's pictures. scripts/bench_report.sh runs it.
+// Package report makes the measurements that the pages show, and writes them between the lines <!-- report: NAME --> and
+// <!-- end --> of a page, and into README.md's pictures. scripts/bench_report.sh runs it.
 package report
 
 import (
@@ -39,13 +39,13 @@ files if they were made.
 `
 
 var (
-	none  = []string{""} // of a part that makes its own files, or has none
+	none  = []string{""} // for a part that makes its own files, or reads none
 	large = []string{"flat_100k", "nested1_100k"}
 	huge  = []string{"flat_1m", "nested1_1m"}
 	all   = slices.Concat(large, huge)
 )
 
-// A measurement is of bench, built with a tag of fileproc's that is not empty, and belongs to a part, which is shown as a whole.
+// A measurement is a call of bench, built with a tag of fileproc unless tag is "". A page shows the measurements of a part together.
 type measurement struct {
 	part, set, tag string
 	args           []string
@@ -69,9 +69,9 @@ var measurements = func() (list []measurement) {
 		}
 	}
 	add("backends", all, "nouring", "floor -case whole")
-	add("backends", large, "unix", "floor -case whole") // a million files would take these minutes
+	add("backends", large, "unix", "floor -case whole") // with a million files, these would take minutes
 	add("backends", large, "generic", "floor -case whole")
-	// The targets that are in none of the above, nor in cold.
+	// For the targets that are neither above nor in cold.
 	add("uring", []string{"flat_1", "flat_10", "flat_100", "flat_1k", "flat_10k", "flat_100k", "flat_1m"}, "", "floor -case uring")
 	add("walkdir", large[:1], "", "floor -case walkdir")
 	add("trees", none, "", "floor -case trees")
@@ -79,7 +79,7 @@ var measurements = func() (list []measurement) {
 	add("fuse", none, "", "floor -case sweep -fuse 1ms -workers 2")
 	add("allocs", large[:1], "", "floor -case allocs")
 	add("peak", huge[:1], "", "floor -case peak", "floor -case peak -cold")
-	for _, name := range cold.Names() { // one each, so that what was measured before an interrupt is kept
+	for _, name := range cold.Names() { // a call for each, so that an interrupt loses only one
 		list = append(list, measurement{"cold", "", "", []string{"cold", "-runs", "3", "^" + regexp.QuoteMeta(name) + "$"}})
 	}
 	add("cache", none, "", "caches")
@@ -90,11 +90,11 @@ func (m measurement) String() string {
 	return strings.Join(strings.Fields(strings.Join(append([]string{m.part, m.set, m.tag}, m.args...), " ")), " ")
 }
 
-// A block is what a page shows of the part from.
+// A block is a text of a page, made from the measurements of the part from.
 type block struct {
 	name, page, from string
 	text             func(*runner, record.Results) string
-	picture          string // a file that is drawn too
+	picture          string // "": none
 	bars             func(record.Results) (title string, bars []bar)
 }
 
@@ -122,10 +122,10 @@ func cacheTable(name string) func(*runner, record.Results) string {
 }
 
 type runner struct {
-	root, raw, bins string // the repository, the directory of the measurements, and one of built commands
+	root, raw, bins string // the directories of the repository, of the measurements and of the built commands
 }
 
-// Main is called in the directory scripts.
+// Main runs the command in the directory scripts.
 func Main(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("report", flag.ContinueOnError)
 	flags.Usage = func() { fmt.Fprint(flags.Output(), usage) }
@@ -140,7 +140,7 @@ func Main(ctx context.Context, args []string) error {
 	})
 }
 
-// run measures and writes the blocks. What cannot be measured or written is left as it was.
+// run measures and writes the blocks. If it cannot measure or write a block, the block stays as it was.
 func (r *runner) run(ctx context.Context, pattern *regexp.Regexp) error {
 	var failed []string
 	try := func(what string, do func()) {
@@ -172,7 +172,7 @@ func (r *runner) file(m measurement) string {
 	return filepath.Join(r.raw, url.PathEscape(m.String())+".txt")
 }
 
-// measure keeps what bench prints, after lines that say of what it is. Sides get the name of the build tag.
+// measure saves what bench prints, after lines with the commit, the date and the machine. The names of sides get the build tag.
 func (r *runner) measure(ctx context.Context, m measurement) {
 	args := slices.Insert(slices.Clone(m.args), 1, "-records")
 	if m.set != "" {
@@ -180,7 +180,7 @@ func (r *runner) measure(ctx context.Context, m measurement) {
 		data, set := filepath.Join(r.root, ".data"), fail.Must(tickets.ParseSet(layout, count, 1))
 		if _, err := set.ReadManifest(data); count == "1m" {
 			fail.If(err != nil, "go run ./tickets -out ../.data -layout %s -count 1m has not made the set", layout)
-			args = append(args, "-passes", "1") // one takes as long as ten of others
+			args = append(args, "-passes", "1") // one pass takes as long as ten of other sets
 		}
 		fail.Must(set.Generate(ctx, data))
 		args = append(args, "-dir", filepath.Join(data, set.Name()))
@@ -198,7 +198,7 @@ func (r *runner) measure(ctx context.Context, m measurement) {
 	fail.On(errors.Join(os.WriteFile(r.file(m)+".new", []byte(text), 0o644), os.Rename(r.file(m)+".new", r.file(m))))
 }
 
-// load returns what was measured of a part, or of all for "".
+// load returns the saved records of a part, or of all parts for "".
 func (r *runner) load(part string) (records []record.Record) {
 	for _, m := range measurements {
 		if text, err := os.ReadFile(r.file(m)); err == nil && (part == "" || part == m.part) {
@@ -233,7 +233,7 @@ func (r *runner) draw(b block) {
 	fail.On(os.WriteFile(page, []byte(fill(old, b.name, text+"\n"+strings.Join(stamps, "; "))), 0o644))
 }
 
-// fill replaces what a page has between the two lines of a block.
+// fill replaces the text of a page between the two lines of a block.
 func fill(page, name, text string) string {
 	block := regexp.MustCompile(`(?s)(\n<!-- report: ` + regexp.QuoteMeta(name) + ` -->\n).*?(\n<!-- end -->\n)`)
 	fail.If(len(block.FindAllString(page, 2)) != 1, "the page has no block %s, or two", name)

@@ -16,10 +16,10 @@ import (
 	"github.com/fileproc/fileproc/scripts/internal/record"
 )
 
-// A target is a row of the table of targets: of a part's comparisons whose names have who, or of the cold case who.
+// A target is a row of the table of targets. It shows the comparisons of a part whose names contain who, or the cold case who.
 type target struct {
 	name, part, who string
-	limits          string // "": those of the case of cold runs, or none, and it is reported
+	limits          string // "": those of the cold case, or none, which the table shows as "reported"
 }
 
 var targets = []target{
@@ -44,10 +44,10 @@ var targets = []target{
 	{"1,000 directories of 1 and of 3 files, and a chain of 1,000 / C loop", "trees", " / C loop", ""},
 }
 
-// limit matches those of a text such as "wall ≤ 0.85, ≤ 2,500 requests": the largest median of a unit that a target allows.
+// limit matches the limits in a text such as "wall ≤ 0.85, ≤ 2,500 requests": the largest median of a unit that a target allows.
 var limit = regexp.MustCompile(`(?:(\w+) )?≤ ([\d,.]*\d)(?: (\w+))?`)
 
-// targets returns a table with a row for each target. Medians that miss it are bold.
+// targets returns a table with a row for each target. Medians that miss their target are bold.
 func (r *runner) targets() string {
 	limits := func(t target) string { return cmp.Or(t.limits, cold.Target(t.who)) }
 	type column = record.Column[target]
@@ -95,13 +95,13 @@ func reached(p record.Pair, unit string) (measure.Spread, bool) {
 		return p.Ours.Over(p.Theirs, record.CPU)
 	}
 	v := p.Ours.Median(unit)
-	if unit == "ms" && v == 0 { // a file system of 1,000 files, so that ns/file are thousandths of a millisecond
+	if unit == "ms" && v == 0 { // 1,000 files on FUSE, so the nanoseconds of a file are thousandths of all milliseconds
 		v = p.Ours.Median(record.Wall) / 1000
 	}
 	return measure.Spread{Median: v, Min: v, Max: v}, v != 0
 }
 
-// readme has wall and processor time side by side, of the loops that people write by hand.
+// readme returns a table of wall and processor times of the other sides, relative to fileproc's.
 func readme(_ *runner, r record.Results) string {
 	type column = record.Column[string]
 	columns := []column{{Head: "times fileproc's", Cell: func(who string) string { return who }}}
@@ -127,7 +127,7 @@ type bar struct {
 	number       float64
 }
 
-// peerBars has the fastest side on top.
+// peerBars returns the bars of the peers' picture, with the fastest side on top.
 func peerBars(r record.Results) (title string, bars []bar) {
 	perSecond := func(who string) float64 { return record.PerSecond(r.Find("flat_100k", who).Median(record.Wall)) }
 	sides := slices.SortedFunc(slices.Values(r.Sides()), func(a, b string) int { return cmp.Compare(perSecond(b), perSecond(a)) })

@@ -7,12 +7,12 @@ import (
 
 // costs are the constants of the model, in nanoseconds.
 type costs struct {
-	List, Dir               float64 // an entry that is listed; a directory: opened, listed, closed
-	Content, ContentAlone   float64 // of a file: by io_uring; by three calls
-	Metadata, MetadataAlone float64 // of a file: by calls in a row; by a call
-	Pool, Cache, CacheUses  float64 // how long pool.mu and dirCache.mu are held at a time; uses of the latter for a directory
-	Wake                    float64 // from when there is work to when a worker that waits begins it
-	Table, Move             float64 // how long a call holds the lock of the descriptor table; a cache line from one core to another
+	List, Dir               float64 // listing an entry; opening, listing and closing a directory
+	Content, ContentAlone   float64 // a file's content: with io_uring; with three calls
+	Metadata, MetadataAlone float64 // a file's metadata: with calls in a row; with one call
+	Pool, Cache, CacheUses  float64 // how long pool.mu and dirCache.mu are held; how often dirCache.mu is, for a directory
+	Wake                    float64 // until a waiting worker begins new work
+	Table, Move             float64 // how long a call holds the lock of the descriptor table; moving a cache line to another core
 }
 
 // A load is a tree, and what a run does with it.
@@ -20,45 +20,45 @@ type load struct {
 	name        string
 	dirs, files int // dirs is 0 if root has the files
 	metadata    bool
-	parts       int  // how many descriptors list root at the same time; 0: one for each core
-	apart       bool // files are opened through the descriptor that has listed them
+	parts       int  // descriptors that list root at the same time; 0: one for each core
+	apart       bool // each file is opened through the descriptor that has listed it
 }
 
-// What the package does with names of 17 bytes and files of 411: see linuxDir.list and content.Groups.
+// What the package does with names of 17 bytes and files of 411 bytes: see linuxDir.list and content.Groups.
 const (
 	scanSize              = 510       // entries
-	smallest, rows, group = 8, 16, 64 // files of a group: at least; without io_uring; with it
+	smallest, rows, group = 8, 16, 64 // files of a group: the fewest; without io_uring; with it
 	ringFrom, ringShare   = 240, 8
-	lockLines             = 3 // cache lines that come with a lock: its own, and what it guards
+	lockLines             = 3 // cache lines that move with a lock: its own, and those of the data that it guards
 )
 
-// A listing is of a directory, or of a part of root.
+// A listing lists a directory, or a part of root.
 type listing struct {
 	left      int
 	isRoot    bool
-	by, count *line // by: who lists; count: the references to the descriptor
+	by, count *line // by: the worker that lists; count: the reference count of the descriptor
 }
 
 type batch struct {
 	size, next   int
-	taken, count *line // taken: next
+	taken, count *line // taken: the index of the next file
 	joined       bool
 }
 
-// A model is a run. Its workers do what those of pool.go do.
+// A model is a simulated run. Its workers do what those of pool.go do.
 type model struct {
 	clock
 	costs
 	load
-	opened                   []*line // what a file that is opened uses
+	opened                   []*line // the lines that the open of a file uses
 	pool, cache, cred, table *line
 	root                     *listing
 	paused                   []*listing
 	active                   []*batch
-	todo, busy, read         int // directories not begun; workers that do not wait; files
+	todo, busy, read         int // directories not begun; workers that do not wait; files that were read
 }
 
-// simulate returns how long a run takes on so many cores, the line that is used for most of that time, and how many files were read.
+// simulate returns how long a run takes on so many cores, the line that is in use for most of that time, and how many files were read.
 func simulate(c costs, l load, cores int) (ns float64, busiest *line, read int) {
 	m := &model{costs: c, load: l, busy: cores}
 	m.pool, m.cache = &line{name: "`pool.mu`", move: lockLines * c.Move, hold: c.Pool}, &line{name: "`dirCache.mu`", move: lockLines * c.Move, hold: c.Cache}
@@ -76,14 +76,14 @@ func simulate(c costs, l load, cores int) (ns float64, busiest *line, read int) 
 		m.root, m.paused, lines = part, append(m.paused, part), append(lines, part.by, part.count)
 	}
 	for i := range cores {
-		m.start(float64(i)*c.Wake, m.worker) // each starts the next
+		m.start(float64(i)*c.Wake, m.worker) // each worker starts the next
 	}
 	m.run()
 	return m.now, slices.MaxFunc(lines, func(a, b *line) int { return cmp.Compare(a.busy, b.busy) }), m.read
 }
 
 func (m *model) worker(p *process) {
-	for grouped := 0; ; p.use(m.pool, 0) { // files that it has read in groups
+	for grouped := 0; ; p.use(m.pool, 0) { // counts the files that the worker has read in groups
 		p.use(m.pool, 0)
 		from, b := m.pick()
 		for ; from == nil && b == nil; from, b = m.pick() { // it waits
@@ -170,8 +170,8 @@ func (m *model) visit(p *process, b *batch, grouped *int) {
 	}
 }
 
-// fetch is what the kernel does for an entry of a directory. It takes a reference to the open directory and gives it back. What it opens
-// has a reference to the credentials of the process until it is closed, and with a descriptor uses the table of these twice.
+// fetch does what the kernel does for an entry of a directory. The kernel takes a reference to the open directory and gives it back. An
+// open file has a reference to the credentials of the process until it is closed, and with a descriptor it uses their table twice.
 func (m *model) fetch(p *process, dir *line, cost float64, opened ...*line) {
 	for range 2 {
 		p.use(dir, 0)

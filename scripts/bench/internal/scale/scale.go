@@ -1,6 +1,6 @@
 //go:build linux
 
-// Package scale measures what a run costs here, and simulates runs on more cores than there are: their workers, their locks, and the
+// Package scale measures what a run costs on this machine, and simulates runs on more cores: their workers, their locks, and the
 // cache lines that the kernel writes for each file.
 package scale
 
@@ -19,10 +19,10 @@ import (
 	"github.com/fileproc/fileproc/scripts/internal/turns"
 )
 
-// Trees that are measured, of files of 411 bytes.
+// The trees that are measured, with files of 411 bytes.
 var trees = []load{{"flat", 0, 10_000, false, 1, false}, {"nested", 100, 10_000, false, 1, false}, {"many", 2_000, 2_000 * manyFiles, false, 1, false}}
 
-// Trees of the model.
+// The trees of the model.
 var loads = []load{
 	{"flat, content", 0, 200_000, false, 1, false},
 	{"listed by 2 descriptors", 0, 200_000, false, 2, true},
@@ -38,7 +38,7 @@ var loads = []load{
 
 const manyFiles = 4 // in each of many directories
 
-// modes are what is measured of a tree: the listing, and what is fetched of files together and alone.
+// modes are the runs that are measured over each tree: the listing, and content and metadata, fetched together and alone.
 var modes = map[string]fileproc.Options{
 	"listing": {Suffixes: []string{".none"}},
 	"content": {}, "content alone": {Select: func(*fileproc.File) bool { return true }}, "metadata": {ReadSize: fileproc.NoRead, Stat: true},
@@ -103,8 +103,8 @@ func times(ctx context.Context, tmp string, passes int) map[string]float64 {
 	return least
 }
 
-// row says how many times as fast as on one core the model is on more, and from where on what keeps it below 0.7 of their number, or
-// 0.5 above 32.
+// row returns the speed of the model on more cores relative to one. It also names the first number of cores with a speed below 0.7
+// times the cores (above 32 cores: 0.5), and what limits it there.
 func row(c costs, l load) string {
 	text, why, one := "|"+l.name+"|", "", 0.0
 	for n := 1; n <= 128; n *= 2 {

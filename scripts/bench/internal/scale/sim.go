@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// A clock runs processes, each on a core of its own, in the order of simulated nanoseconds.
+// A clock runs processes in the order of simulated nanoseconds. Each process has a core of its own.
 type clock struct {
 	now   float64
 	ready []*process // the next one at the end
@@ -13,17 +13,17 @@ type clock struct {
 
 type process struct {
 	*clock
-	at     float64 // when it goes on
+	at     float64 // when it continues
 	resume func() (struct{}, bool)
 	pause  func(struct{}) bool
 }
 
-// A line is what one process has at a time, in the order in which they ask: a lock, or a cache line that is written. A use takes
-// hold nanoseconds, and move more if another process had it.
+// A line is a lock, or a cache line that is written. One process at a time has it, in the order of their requests. A use takes hold
+// nanoseconds, and move nanoseconds more if another process had it before.
 type line struct {
 	name       string
 	move, hold float64
-	free, busy float64 // when the next can have it; how long it was used
+	free, busy float64 // when the next process can have it; how long it was in use
 	last       *process
 }
 
@@ -44,7 +44,7 @@ func (c *clock) run() {
 	}
 }
 
-// wake lets p, which has paused, go on so much later, after all others of that time.
+// wake lets p, which has paused, continue after nanoseconds later, behind all others of that time.
 func (c *clock) wake(p *process, after float64) {
 	i := 0
 	for p.at = c.now + after; i < len(c.ready) && c.ready[i].at > p.at; i++ {
@@ -62,7 +62,7 @@ func (p *process) work(d float64) {
 	p.pause(struct{}{})
 }
 
-// use waits for l, and has it for more nanoseconds than usual.
+// use waits for l, and then has it for more nanoseconds in addition to l.hold.
 func (p *process) use(l *line, more float64) {
 	hold := l.hold + more
 	if l.last != nil && l.last != p {

@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package churn runs fileproc on random trees with random options while writers create, rename, delete, rewrite and replace. It ends
-// many runs early.
+// Package churn runs fileproc on random trees with random options while writers create, rename, delete, rewrite and replace files. It
+// ends many runs early.
 package churn
 
 import (
@@ -74,7 +74,7 @@ type attempt struct {
 	t     *tree
 	flags *trial.Flags
 	end   string // how the run is ended early; "" if it is not
-	at    int64  // the call at which it ends, or the microsecond
+	at    int64  // the call, or the microsecond, at which it ends
 	calls atomic.Int64
 	files uint64 // the limit of descriptors, if it is not 0
 	procs int    // GOMAXPROCS, if it is not 0
@@ -91,7 +91,7 @@ func newAttempt(random *rand.Rand, t *tree, flags *trial.Flags) *attempt {
 	c.end = trial.Pick(random, "", "", "cancel", "panic", "break")
 	c.Root, c.Opts = t.root, trial.Options(random)
 	c.Entry = trial.Pick(random, "Process", "Process", "ForEach", "Stream", "Walk", "ReadDir", "incremental")
-	if c.Entry == "incremental" { // the cache serves runs with the same options
+	if c.Entry == "incremental" { // a cache file is of use only to runs with the same options
 		c.Opts.ReadSize = 0
 	}
 	if random.Intn(8) == 0 {
@@ -106,7 +106,7 @@ func newAttempt(random *rand.Rand, t *tree, flags *trial.Flags) *attempt {
 	if random.Intn(8) == 0 {
 		c.Opts.Select = func(f *fileproc.File) bool { return letter(f.Rel()) != 'm' }
 	}
-	if c.Entry == "ReadDir" { // has no options and no callbacks
+	if c.Entry == "ReadDir" { // ReadDir has no options and no callbacks
 		c.Opts, c.end = fileproc.Options{}, ""
 	}
 	c.May = func(rel string) bool { return !t.stable[rel] && letter(rel) != 'f' }
@@ -115,7 +115,7 @@ func newAttempt(random *rand.Rand, t *tree, flags *trial.Flags) *attempt {
 	return c
 }
 
-// tooLarge reports whether a file that stands still has to fail.
+// tooLarge reports whether a file that nobody changes must fail.
 func (c *attempt) tooLarge(rel string) bool {
 	return c.Entry != "Walk" && c.Opts.ReadSize == 0 && c.Opts.MaxFileSize > 0 && int64(len(contentOf(rel))) > c.Opts.MaxFileSize
 }
@@ -138,7 +138,7 @@ func (c *attempt) failure(rel string, err error) error {
 func (c *attempt) result(a trial.Answer) error {
 	gens := c.t.replaced[a.Rel]
 	switch {
-	case letter(a.Rel) != 'r' || a.Gen == 0: // only the path is known
+	case letter(a.Rel) != 'r' || a.Gen == 0: // only the path can be checked
 	case gens == nil || a.ID != a.Rel:
 		return fmt.Errorf("%s has the content of %s", a.Rel, a.ID)
 	case a.Gen < c.newest[a.Rel] || a.Gen > gens[1].Load():
@@ -163,11 +163,11 @@ func (c *attempt) file(f *fileproc.File, a *trial.Answer) error {
 	return nil
 }
 
-// content checks the content of a file that does not stand still, and adds to its answer what the content says.
+// content checks the content of a file that writers change. It adds the file's ID and generation in the content to the answer.
 func (c *attempt) content(f *fileproc.File, a *trial.Answer) (err error) {
 	data, letter := f.Data(), letter(f.Rel())
 	switch {
-	case letter == 'f', c.Opts.ReadSize == fileproc.NoRead, letter == '.': // what NFS keeps of a removed file while it is open
+	case letter == 'f', c.Opts.ReadSize == fileproc.NoRead, letter == '.': // '.' is a file under which NFS keeps a removed file that is open
 		return nil
 	case letter == 'r', letter == 'n':
 		id, gen, e := parse(data, f.Truncated())
@@ -177,7 +177,7 @@ func (c *attempt) content(f *fileproc.File, a *trial.Answer) (err error) {
 	case letter == 'c', letter == 't':
 		_, _, err = parse(data, true)
 	default:
-		// A file that is truncated and extended meanwhile may read as zeros.
+		// If a file is truncated and extended during the read, a part may read as zeros.
 		if i := bytes.IndexFunc(data, func(r rune) bool { return r != rune(letter) && r != 0 }); i >= 0 {
 			err = fmt.Errorf("byte %d is %q", i, data[i])
 		}
@@ -243,7 +243,7 @@ func check(ctx context.Context, flags *trial.Flags, root string, runs int, cold,
 			fail.On(host.DropCaches())
 		}
 		c := newAttempt(random, t, flags)
-		if c.Entry == "incremental" { // root may be read-only, and is not the place for a cache
+		if c.Entry == "incremental" { // root may be read-only, so there is no place for a cache file
 			c.Entry = "Process"
 		}
 		do := c.do
@@ -257,8 +257,8 @@ func check(ctx context.Context, flags *trial.Flags, root string, runs int, cold,
 	fail.On(ctx.Err())
 }
 
-// doLocked makes two runs on an encrypted tree whose key was removed. The kernel then lists other names and opens no file. The
-// runs have to list everything, and to report each file that they cannot open.
+// doLocked makes two runs on an encrypted tree whose key was removed. The kernel then lists encrypted names and opens no file. The
+// runs must list everything, and must report each file, since they cannot open it.
 func (c *attempt) doLocked(ctx context.Context) error {
 	var size atomic.Int64
 	var opened, listed fileproc.Report

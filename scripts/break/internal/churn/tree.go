@@ -19,7 +19,7 @@ import (
 	"github.com/fileproc/fileproc/scripts/break/internal/trial"
 )
 
-// contentOf returns the content of a file that stands still, which file systems can compress: no two blocks of 64 bytes are the same.
+// contentOf returns the content of a file that nobody changes. File systems can compress it, but no two blocks of 64 bytes are equal.
 func contentOf(rel string) []byte {
 	p := bytes.Clone(testtree.BytesOf(rel))
 	for i := range p {
@@ -30,7 +30,7 @@ func contentOf(rel string) []byte {
 	return p
 }
 
-// plan returns the files and directories of the random tree of seed, all of which stand still.
+// plan returns the files and directories of the random tree of seed. Nobody changes them.
 func plan(seed int64) (rels []string) {
 	random := rand.New(rand.NewSource(seed))
 	var fill func(rel string, depth, dirs int)
@@ -52,7 +52,7 @@ func plan(seed int64) (rels []string) {
 	return rels
 }
 
-// generation returns the content of generation gen of a file, from 1: a header, and bytes that follow from it.
+// generation returns the content of generation gen of a file, from 1: a header, and bytes that the header determines.
 func generation(id string, gen int64) []byte {
 	header := fmt.Appendf(nil, "%s %d\n", id, gen)
 	h := fnv.New64a()
@@ -65,8 +65,8 @@ func generation(id string, gen int64) []byte {
 
 func first(id string) []byte { return generation(id, 1) }
 
-// parse returns the file and the generation of content, which must be whole, or the beginning of one if prefix is set. A beginning
-// may be too short to say them.
+// parse returns the file and the generation of content. The content must be whole or, if prefix is set, the beginning of a whole
+// content. A beginning may be too short to tell either.
 func parse(content []byte, prefix bool) (id string, gen int64, err error) {
 	line, _, ok := bytes.Cut(content, []byte("\n"))
 	if _, err := fmt.Sscanf(string(line), "%s %d", &id, &gen); !ok || err != nil {
@@ -91,16 +91,16 @@ func parse(content []byte, prefix bool) (id string, gen int64, err error) {
 //	m  it also becomes a directory, a link or a FIFO, or unreadable
 //	c  it is created and removed: its first bytes
 //	t  it is a temporary file of an r: its first bytes
-//	d  a directory that stands still; v one that is renamed, with files n; x one that is created and removed, with a file c
+//	d  a directory that stays as it is; v a directory that is renamed, with files n; x one that is created and removed, with a file c
 type tree struct {
 	root     string
 	dirs     []string // with a slash at the end, or empty
 	stable   map[string]bool
-	replaced map[string]*[2]atomic.Int64 // by rel of an r file: the generation that it has for certain, and the highest begun
+	replaced map[string]*[2]atomic.Int64 // by rel of an r file: the last generation that was written, and the last that was begun
 	shares   []share                     // by writer
 }
 
-// A share is what one writer alone changes, by letter.
+// A share has the paths that only one writer changes, by letter.
 type share map[byte][]string
 
 // plant makes the tree of seed for a number of writers.
@@ -141,7 +141,7 @@ func (t *tree) step(random *rand.Rand, w, k int) (did string, err error) {
 	s, at := t.shares[w], trial.Pick(random, t.dirs...)
 	in := func(rel string) string { return filepath.Join(t.root, rel) }
 	fresh := func(letter string) string { return fmt.Sprintf("%s%s%d-%d", at, letter, w, k) }
-	take := func(rels []string) string { // the last is another then
+	take := func(rels []string) string { // moves a random path to the end of rels and returns it
 		i := random.Intn(len(rels))
 		rels[i], rels[len(rels)-1] = rels[len(rels)-1], rels[i]
 		return rels[len(rels)-1]
@@ -153,7 +153,7 @@ func (t *tree) step(random *rand.Rand, w, k int) (did string, err error) {
 		return os.Rename(in(from), in(fresh(letter)))
 	}
 	if k%16 == 0 {
-		time.Sleep(time.Millisecond) // in memory the writers would leave the runs no processor
+		time.Sleep(time.Millisecond) // on tmpfs the writers would leave no processor to the runs
 	}
 	switch what := random.Intn(24); {
 	case what < 8:
@@ -203,5 +203,5 @@ func (t *tree) step(random *rand.Rand, w, k int) (did string, err error) {
 // letter returns what the writers do with a file or directory.
 func letter(rel string) byte { return filepath.Base(rel)[0] }
 
-// stays reports whether a file or directory is there all the time, whatever its content.
+// stays reports whether a file or directory exists all the time, with whatever content.
 func stays(rel string) bool { return rel == "." || strings.IndexByte("frwd", letter(rel)) >= 0 }

@@ -15,21 +15,21 @@ import (
 // A target is a system call with its errors.
 type target struct {
 	call string
-	// paths says that only calls with a path or descriptor of the tree fail, and not those of the Go runtime. Without it, a
-	// runtime that ends the process is no loss.
+	// paths says that only calls with a path or descriptor of the tree fail, and not those of the Go runtime. If it is false,
+	// calls of the runtime fail, too, and it may end the process, which is no loss.
 	paths bool
-	// absorbed says that no file may fail: the run has another way, or what fails does not matter.
+	// absorbed says that no file may fail: the run has another way, or the call does not matter.
 	absorbed bool
-	errors   string // those of the manual page
-	// few says that the runtime makes most of these calls: a few errors and modes are enough.
+	errors   string // from the manual page
+	// few says that the runtime makes most of these calls, so that a few errors and modes are enough.
 	few bool
 }
 
-// anyCall are the errors that each call gets besides those of its manual page.
+// anyCall has the errors that each call gets in addition to those of its manual page.
 const anyCall = "EINTR EAGAIN EMFILE ENFILE ENOMEM EIO ESTALE EPERM ENOSYS"
 
-// targets are the calls that the package makes, or has package os make. strace -c of each mode shows no others but those of
-// the Go runtime.
+// targets are the calls that the package makes, itself or through package os. strace -c of each mode shows no other calls but those
+// of the Go runtime.
 var targets = []target{
 	{"openat", true, false, "EACCES EBUSY EFAULT EFBIG EINVAL EISDIR ELOOP ENAMETOOLONG ENODEV ENOENT ENOSPC ENOTDIR ENXIO EOVERFLOW EROFS ETXTBSY EDQUOT", false},
 	{"openat2", true, true, "EACCES E2BIG EXDEV EINVAL ELOOP ENOENT ENOTDIR", false},
@@ -63,7 +63,7 @@ var targets = []target{
 	{"eventfd2", false, false, "EINVAL ENODEV", true},
 	{"poll", false, true, "EFAULT EINVAL", true},
 	{"ppoll", false, true, "EFAULT EINVAL", true},
-	// What package incremental does with the cache file.
+	// The calls of package incremental on the cache file.
 	{"write", true, false, "EBADF EDESTADDRREQ EDQUOT EFAULT EFBIG EINVAL ENOSPC", false},
 	{"pwrite64", true, false, "EBADF EDQUOT EFAULT EFBIG EINVAL ENOSPC ENXIO EOVERFLOW ESPIPE", false},
 	{"ftruncate", true, false, "EACCES EFBIG EINVAL EROFS", false},
@@ -84,11 +84,11 @@ func (t target) errnos() []string {
 	return slices.Compact(all)
 }
 
-// waits reports whether errno is one for which an operation waits, for up to 30 seconds or a minute. A call that always fails so
-// is left to the tests, which run in fake time.
+// waits reports whether an operation waits after errno, for up to 30 seconds or a minute. The case that such a call always fails is
+// left to the tests, which run in fake time.
 func waits(errno string) bool { return errno == "EMFILE" || errno == "ENFILE" || errno == "EAGAIN" }
 
-// retried are the calls that are made again after EINTR, and after EAGAIN. Package os does so too.
+// retried reports whether a run makes the call again after errno, which is EINTR or EAGAIN. Package os does so too.
 func retried(call, errno string) bool {
 	switch errno {
 	case "EINTR":
@@ -101,12 +101,12 @@ func retried(call, errno string) bool {
 	return false
 }
 
-// A filter is a seccomp filter that refuses calls for the whole of a run, as containers do.
+// A filter is a seccomp filter that refuses calls during the whole run, as containers do.
 type filter struct {
 	calls    []string
 	errno    unix.Errno // 0: the call kills the process
 	absorbed bool       // no file may fail: the run has another way
-	odd      bool       // only if the argument 1 is odd: a length for which the runtime's mmap never asks
+	odd      bool       // only if argument 1 is odd: the runtime never maps an odd length
 }
 
 var number = map[string]uintptr{
@@ -169,8 +169,8 @@ func (f filter) install() error {
 	return err
 }
 
-// withoutStrace returns the runs of each mode under each filter of a call that it makes, and those in which reads and listings
-// return less than they were asked for.
+// withoutStrace returns the runs of each mode under each filter for a call of this mode, and the runs in which reads and listings
+// return less than asked.
 func (d *driver) withoutStrace() (jobs []job) {
 	for _, j := range uses() {
 		for _, name := range slices.Sorted(maps.Keys(filters)) {

@@ -1,7 +1,7 @@
 //go:build linux && (amd64 || arm64 || loong64 || riscv64)
 
-// Package faults makes each system call of fileproc fail with each of its errors, in processes of their own under strace's
-// injection and under seccomp, and checks that nothing is lost: each run ends in time, its ledger balances, each file is right or
+// Package faults makes each system call of fileproc fail with each of its errors, in separate processes under strace's
+// injection and under seccomp. It checks that nothing is lost: each run ends in time, its ledger balances, each file is right or
 // failed with its error, and nothing stays open.
 //
 // A pass is systematic: each call with each error in each mode and backend, at its first call, then at a middle one, the
@@ -35,10 +35,10 @@ import (
 const (
 	// patience is how long one run may take.
 	patience = 90 * time.Second
-	// maxLosses is how many losses are printed. Then the command ends.
+	// maxLosses is how many losses are printed before the command ends.
 	maxLosses = 20
 
-	// Runs whose faults are not strace's have one of these in place of a call.
+	// Runs without strace have one of these in place of a call.
 	seccompRuns, shortRuns = "seccomp", "short-counts"
 )
 
@@ -68,15 +68,15 @@ type job struct {
 	backend string
 	mode    mode
 	t       target
-	fault   string // as strace names it, or a seccomp filter, or the seed of short counts
-	when    string // as strace counts
+	fault   string // in strace's syntax, or a seccomp filter, or the seed of short counts
+	when    string // in strace's syntax
 }
 
 func (j job) String() string {
 	return fmt.Sprintf("%s %s %s %s when=%s", j.backend, j.mode.name, j.t.call, j.fault, j.when)
 }
 
-// parseJob returns the job that String describes, the zero job if the text describes none.
+// parseJob returns the job that text describes as String does, or the zero job.
 func parseJob(text string) job {
 	part := strings.Split(text, " ")
 	if len(part) != 5 {
@@ -94,7 +94,7 @@ func parseJob(text string) job {
 	return j
 }
 
-// errno returns the name of the error with which calls fail, "" if none does.
+// errno returns the name of the error with which calls fail, or "" if they fail without one.
 func (j job) errno() string {
 	if _, e, _ := strings.Cut(j.fault, "="); strings.HasPrefix(e, "E") {
 		return e
@@ -104,11 +104,11 @@ func (j job) errno() string {
 
 func (j job) byStrace() bool { return j.t.call != seccompRuns && j.t.call != shortRuns }
 
-// use begins the keys of a mode on a backend in driver.counts.
+// use returns the beginning of the keys in driver.counts, for the mode and the backend.
 func (j job) use() string { return j.backend + " " + j.mode.name + " " }
 
-// uses returns jobs without faults: each mode on each of its backends. Without a ring, the Linux backend differs only where there
-// are many files.
+// uses returns jobs without faults: each mode on each of its backends. The Linux backend without io_uring differs only for trees with
+// many files.
 func uses() (all []job) {
 	for _, b := range backends {
 		for _, m := range modes {
@@ -125,7 +125,7 @@ type driver struct {
 	flags  *trial.Flags
 	only   string
 	dir    string
-	counts map[string]int // of a call in one thread of a run without faults, by backend, mode and call
+	counts map[string]int // calls in one thread of a run without faults, by backend, mode and call
 	losses atomic.Int64
 }
 
@@ -154,25 +154,25 @@ func (d *driver) prepare() {
 	for _, name := range []string{"small", "many", "links"} {
 		fail.On(plant(name, d.tree(name)))
 	}
-	syscall.Sync() // only what is on the disk can be dropped from the page cache
+	syscall.Sync() // dirty pages cannot be dropped from the page cache
 	planted := time.Now()
 	fail.On(os.Setenv("CGO_ENABLED", "0"))
 	for _, b := range backends {
 		fail.Must(commands.Output(d.ctx, "", "go", "build", "-tags", b.tags, "-o", filepath.Join(d.dir, b.name), "./break"))
 	}
-	time.Sleep(fsinfo.Settled - time.Since(planted)) // package incremental saves nothing of files that may have changed since
+	time.Sleep(fsinfo.Settled - time.Since(planted)) // package incremental saves no results of younger files
 }
 
 func (d *driver) tree(name string) string { return filepath.Join(d.dir, "trees", name) }
 
-// victim returns the command that runs j in a process of its own. Scratch is the directory for its cache file.
+// victim returns the command that runs j in a separate process. Scratch is the directory for its cache file.
 func (d *driver) victim(j job, scratch string) []string {
 	return []string{filepath.Join(d.dir, j.backend), "faults", "-run", j.String(), "-root", d.tree(j.mode.tree),
 		"-cache", filepath.Join(scratch, "cache")}
 }
 
-// strace runs j under strace, which looks at these calls, and returns what it logs. With paths, it looks at calls with the tree
-// or the cache file alone.
+// strace runs j under strace, which traces calls, and returns its log. With paths, it traces only calls on the tree or the cache
+// file.
 func (d *driver) strace(j job, scratch, calls string, paths bool, more ...string) (out, log string, err error) {
 	logFile := filepath.Join(scratch, "log")
 	args := append([]string{"strace", "-f", "--seccomp-bpf", "-qq", "-o", logFile, "-e", "trace=" + calls}, more...)
@@ -201,7 +201,7 @@ func (d *driver) strace(j job, scratch, calls string, paths bool, more ...string
 	return out, string(text), errors.Join(err, errLog)
 }
 
-// count finds out which calls each mode makes, and how often in one thread.
+// count finds out which calls each mode makes, and how often it makes them in one thread.
 func (d *driver) count() {
 	for _, j := range uses() {
 		for _, paths := range []bool{true, false} {
@@ -233,7 +233,7 @@ func callOf(line string) (tid, call string, ok bool) {
 	return tid, call, ok && !strings.HasPrefix(call, "<") && !strings.Contains(call, " ")
 }
 
-// plan returns the combinations of a pass: the first calls of all, then the others.
+// plan returns the combinations of a pass, those with a fault at the first call before the others.
 func (d *driver) plan() (pass []job) {
 	const every, all = "2+3", "1+"
 	random, seen := rand.New(rand.NewSource(d.flags.Seed)), map[string]bool{}
@@ -258,7 +258,7 @@ func (d *driver) plan() (pass []job) {
 				}
 				for _, j.fault = range faults {
 					switch j.when = at; {
-					case waits(j.errno()): // each attempt of an operation may make several calls
+					case waits(j.errno()): // each attempt of an operation may make several calls, so fail fewer of them
 						j.when = strings.NewReplacer("+2", "+7", "+3", "+11").Replace(at)
 					case j.errno() == "" && position == every && n > 200:
 						j.when = fmt.Sprintf("2+%d", n/20)
@@ -278,7 +278,7 @@ func (d *driver) plan() (pass []job) {
 	return pass
 }
 
-// run runs the jobs, two at a time, until the time is over.
+// run runs the jobs until the time is over, two at a time.
 func (d *driver) run(jobs []job) {
 	var wg sync.WaitGroup
 	var next atomic.Int64
@@ -292,7 +292,7 @@ func (d *driver) run(jobs []job) {
 	wg.Wait()
 }
 
-// one runs j in an empty scratch directory and judges what it did.
+// one runs j with an empty scratch directory and judges the run.
 func (d *driver) one(j job, scratch string) {
 	if err := errors.Join(os.RemoveAll(scratch), os.Mkdir(scratch, 0o755)); err != nil {
 		d.lost(j, err.Error())
@@ -300,7 +300,7 @@ func (d *driver) one(j job, scratch string) {
 	}
 	var out, log string
 	var err error
-	injected := 2 // an unknown number
+	injected := 2 // stands for an unknown number
 	if j.byStrace() {
 		out, log, err = d.strace(j, scratch, j.t.call, j.t.paths, "-e", "inject="+j.t.call+":"+j.fault+":when="+j.when)
 		injected = strings.Count(log, "(INJECTED)") + strings.Count(log, "(DELAYED)")
@@ -311,7 +311,7 @@ func (d *driver) one(j job, scratch string) {
 		return
 	}
 	d.judge(j, out, err, injected)
-	if j.mode.name == "again" && err == nil { // what the cache file has now must be right
+	if j.mode.name == "again" && err == nil { // the cache file must be right
 		clean := job{backend: j.backend, mode: j.mode}
 		if out, err := d.command(d.victim(clean, scratch)); d.ctx.Err() == nil && (err != nil || strings.Contains(out, "failed ")) {
 			d.lost(j, "with the cache file that it leaves: "+out)
@@ -319,7 +319,7 @@ func (d *driver) one(j job, scratch string) {
 	}
 }
 
-// command runs a program until patience is over, in a process group of its own.
+// command runs a program in a separate process group, and kills the group when patience is over.
 func (d *driver) command(args []string) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(d.ctx, patience, errHangs)
 	defer cancel()
@@ -339,7 +339,7 @@ func (d *driver) judge(j job, out string, err error, injected int) {
 	_, e := fmt.Sscanf(out[max(0, strings.LastIndex(out, "delivered=")):], "delivered=%d failed=%d leaked=%d", &delivered, &failed, &leaked)
 	counted := e == nil
 	ended := !counted && j.byRuntime(out) || j.byFilter(err)
-	// Strace does not make the call, so its descriptor stays open; a file that stays locked is closed by the garbage collector.
+	// Strace does not make the failed call. So after close the descriptor stays open, and after flock until the garbage collection.
 	if (j.t.call == "close" || j.t.call == "flock") && j.errno() != "" {
 		leaked = max(0, leaked-injected)
 	}
@@ -376,18 +376,18 @@ func (d *driver) judge(j job, out string, err error, injected int) {
 	}
 }
 
-// byRuntime reports whether Go's runtime has ended the process, which is no loss.
+// byRuntime reports whether Go's runtime has ended the process because its own call failed, which is no loss.
 func (j job) byRuntime(out string) bool {
 	return (strings.Contains(out, "fatal error: ") || strings.Contains(out, "runtime: ")) && !j.t.paths && !strings.Contains(out, "LOSS")
 }
 
-// byFilter reports whether a filter has killed the process, which is no loss either.
+// byFilter reports whether a filter has killed the process, as intended.
 func (j job) byFilter(err error) bool {
 	var exit *exec.ExitError
 	return j.t.call == seccompRuns && j.errno() == "" && errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signal() == unix.SIGSYS
 }
 
-// whyFailed returns why no file may fail after so many faults, or "".
+// whyFailed returns the reason if no file may fail after so many faults, and "" otherwise.
 func (j job) whyFailed(injected int) string {
 	errno := j.errno()
 	switch {
@@ -397,7 +397,7 @@ func (j job) whyFailed(injected int) string {
 		return "files failed although the run has another way"
 	case errno == "":
 		return "files failed because of a delay or a signal"
-	case injected == 1 && retried(j.t.call, errno) && (j.mode.name != "readdir" || errno == "EINTR"): // ReadDir waits no more than os.ReadDir
+	case injected == 1 && retried(j.t.call, errno) && (j.mode.name != "readdir" || errno == "EINTR"): // like os.ReadDir, ReadDir does not wait
 		return "a file failed with an error after which the call is to be made again"
 	}
 	return ""

@@ -25,10 +25,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A mode is one way to use the package. Its run is what calls fail in.
+// A mode is one way to use the package. Calls fail in its run.
 type mode struct {
 	name, tree, entry string
-	backends          []string // those that the mode is run on; nil: all. What it is for, the others do not do.
+	backends          []string // the backends that do what the mode is about; nil: all
 	opts              fileproc.Options
 }
 
@@ -51,12 +51,12 @@ var (
 	}
 )
 
-// runVictim runs the mode of j in this process, whose calls fail, and prints the failures, what was lost, and then a line of counts.
+// runVictim runs the mode of j in this process, whose calls fail. It prints the failures, the losses, and then a line of counts.
 func runVictim(j job, root, cache string) error {
 	if strings.HasPrefix(j.mode.name, "cold") {
 		forgetCached(j.mode.tree, root)
 	}
-	trial.Open() // the runtime's poller
+	trial.Open() // opens the descriptors of the runtime's poller
 	switch j.t.call {
 	case seccompRuns:
 		if err := filters[j.fault].install(); err != nil {
@@ -69,7 +69,7 @@ func runVictim(j job, root, cache string) error {
 	}
 	runs := 1
 	if j.mode.entry == "incremental" {
-		runs = 2 // the second is of the files that are not in the cache
+		runs = 2 // the second run is of files that are not in the page cache
 	}
 	var lost error
 	var delivered, failed int
@@ -90,15 +90,16 @@ func runVictim(j job, root, cache string) error {
 	return lost
 }
 
-// newRun returns a run in which each file is right, failed, or below a directory that failed, and where its failures are counted.
+// newRun returns a run in which each file must be right, failed, or below a directory that failed. It also returns the counter of
+// failures.
 func (j job) newRun(root, cache string) (r *trial.Run, failures *int) {
 	files, failed := filesOf(j.mode.tree), map[string]bool{}
 	failures = new(int)
-	mayExtra := false // an ignore file failed, or was gone, so what it names may come
+	mayExtra := false // an ignore file failed, or was gone, so the run may deliver what it ignores
 	errno := j.errno()
-	// With this error a link leads nowhere. It is then skipped, and no failure.
+	// With these errors a link leads nowhere. The run skips it, which is no failure.
 	linkIsGone := slices.Contains([]string{"ENOENT", "ENOTDIR", "ELOOP"}, errno)
-	// With this one an entry is gone when the listing looks it up. Package os does not list it then.
+	// With this error an entry is gone when the listing looks it up. Package os then does not list the entry.
 	unlisted := fileproc.Backend() == "generic" && j.t.call == "newfstatat" && errno == "ENOENT"
 	r = &trial.Run{Root: root, Entry: j.mode.entry, Opts: j.mode.opts, Cache: cache, Want: maps.Clone(files), Content: contentOf}
 	maps.DeleteFunc(r.Want, func(_ string, wanted bool) bool { return !wanted })
@@ -122,7 +123,7 @@ func (j job) newRun(root, cache string) (r *trial.Run, failures *int) {
 		if err == nil {
 			h.Close()
 		}
-		return err // which must have its cause
+		return err // err must wrap its cause
 	}
 	var last []string
 	r.Result = func(a trial.Answer) error {
@@ -142,7 +143,7 @@ func (j job) newRun(root, cache string) (r *trial.Run, failures *int) {
 		if errors.As(err, &errno) || errors.Is(err, fileproc.ErrChanged) || errors.Is(err, os.ErrDeadlineExceeded) {
 			return nil
 		}
-		return err // without its cause
+		return err // err does not wrap its cause
 	}
 	r.Error = func(err error) error { // the failure of root
 		if errors.Is(err, incremental.ErrNotSaved) {
@@ -154,7 +155,7 @@ func (j job) newRun(root, cache string) (r *trial.Run, failures *int) {
 	return r, failures
 }
 
-// giveShortCounts makes reads and listings return less than they were asked for, which the kernel may do at any time.
+// giveShortCounts makes reads and listings return less than asked, which the kernel may do at any time.
 func giveShortCounts(seed string) error {
 	n, err := strconv.ParseInt(seed, 10, 64)
 	if err != nil {
@@ -165,7 +166,7 @@ func giveShortCounts(seed string) error {
 	return callfaults.Start(calls, func(c callfaults.Call) (int, unix.Errno, bool) {
 		few := uint64(1 + random.Intn(100_000))
 		if c.Number == unix.SYS_GETDENTS64 {
-			few = uint64(280 + random.Intn(1000)) // an entry takes 280 bytes at most
+			few = uint64(280 + random.Intn(1000)) // an entry takes at most 280 bytes
 		}
 		if c.Args[2] <= few || random.Intn(3) == 0 {
 			return 0, 0, false
@@ -184,8 +185,7 @@ func forgetCached(tree, root string) {
 	}
 }
 
-// largeSize is the size of the largest file. The package takes a mapping of one byte more for it, a length for which nobody
-// else asks.
+// largeSize is the size of the largest file. The package maps one byte more for it, a length for which no other code asks.
 const largeSize = 1_500_001
 
 // contentOf returns the content of a file, which its path determines.
@@ -205,10 +205,10 @@ func contentOf(rel string) []byte {
 	return testtree.BytesOf(rel)
 }
 
-// links are those of the tree links, with their targets.
+// links are the links of the tree "links", with their targets.
 var links = map[string]string{"c/to-file": "../a/three", "c/to-dir": "../a/b", "c/up": "..", "dangling": "nothing"}
 
-// canonical returns the path of a file of the tree links without its links to directories. Which of two paths a run takes depends
+// canonical returns the path of a file of the tree "links" without links to directories. Which of two paths a run takes depends
 // on what failed.
 func canonical(rel string) string {
 	if below, ok := strings.CutPrefix(rel, "c/to-dir/"); ok {
@@ -217,7 +217,7 @@ func canonical(rel string) string {
 	return strings.TrimPrefix(rel, "c/up/")
 }
 
-// trees are the files of each tree, where dir/file*3 stands for dir/file0 to dir/file2.
+// trees lists the files of each tree; dir/file*3 stands for dir/file0 to dir/file2.
 var trees = map[string]string{
 	"small": `large middle z a/file*5 a/b/file*5 a/b/c/file*5 a/b/c/d/file*5 e/file*5 f/g/file*5 h/file*5 h/more*30`,
 	"many":  `file*1400 sub/file*400`,

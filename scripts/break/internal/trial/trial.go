@@ -1,6 +1,6 @@
 //go:build linux
 
-// Package trial has what the parts of break share: trees, the loop that makes runs beside writers, and what a run has to deliver.
+// Package trial has what the commands of break share: trees, the loop that makes runs beside writers, and the check of a run.
 package trial
 
 import (
@@ -32,7 +32,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Flags are those of the parts that run for a while.
+// Flags are the flags of the commands that run for a given time.
 type Flags struct {
 	*flag.FlagSet
 	Seed int64
@@ -44,7 +44,7 @@ type Flags struct {
 	counts map[string]int64
 }
 
-// NewFlags returns the flags of a command, to which more can be added.
+// NewFlags returns the flags of a command, which may add more.
 func NewFlags(name string) *Flags {
 	f := &Flags{FlagSet: flag.NewFlagSet(name, flag.ContinueOnError), counts: map[string]int64{}}
 	f.DurationVar(&f.time, "for", time.Minute, "how long to run")
@@ -59,7 +59,7 @@ func (f *Flags) Count(what string, n int64) {
 	f.counts[what] += n
 }
 
-// Print prints the counts of a part that found no loss.
+// Print prints the counts of a command that found no loss.
 func (f *Flags) Print() {
 	for _, what := range slices.Sorted(maps.Keys(f.counts)) {
 		fmt.Printf("%10d %s\n", f.counts[what], what)
@@ -67,7 +67,7 @@ func (f *Flags) Print() {
 	fmt.Printf("backend %s: losses: 0\n", fileproc.Backend())
 }
 
-// Temp parses args, starts the time, calls do with a new directory, removes that, and prints the counts.
+// Temp parses args, starts the time, calls do with a new directory, removes the directory, and prints the counts.
 func (f *Flags) Temp(args []string, do func(dir string)) error {
 	return fail.Try(func() {
 		fail.On(f.Parse(args))
@@ -79,13 +79,13 @@ func (f *Flags) Temp(args []string, do func(dir string)) error {
 	})
 }
 
-// Start starts the time, anew after what is not to count.
+// Start starts the time. A second call starts it again, after work that does not count.
 func (f *Flags) Start() { f.end = time.Now().Add(f.time) }
 
 func (f *Flags) Over(ctx context.Context) bool { return ctx.Err() != nil || time.Now().After(f.end) }
 
-// Against calls do, at most so many times, until the time is over. Meanwhile writers call change again and again, which returns what it
-// did, but not while do has locked still. An error of do gets what do has tried, and how to repeat it.
+// Against calls do until the time is over, at most so many times. Meanwhile writers call change again and again, except while do has
+// locked still. Change returns the name of what it did. If do fails, the error says what do has tried, and how to repeat it.
 func (f *Flags) Against(ctx context.Context, most, writers int, change func(random *rand.Rand, w, k int) (did string, err error),
 	do func(random *rand.Rand, still sync.Locker) (tried any, err error)) {
 	var still sync.RWMutex
@@ -116,7 +116,7 @@ func (f *Flags) Against(ctx context.Context, most, writers int, change func(rand
 	fail.On(errors.Join(running.Wait(), err, ctx.Err()))
 }
 
-// Write writes files, whose content follows from their path, and their directories. A path that ends with a slash is a directory.
+// Write writes files with the content of their paths, and their directories. A path that ends with a slash is a directory.
 func Write(root string, content func(rel string) []byte, rels ...string) (err error) {
 	for _, rel := range rels {
 		dir, name := path.Split(rel)
@@ -128,7 +128,7 @@ func Write(root string, content func(rel string) []byte, rels ...string) (err er
 	return err
 }
 
-// Set returns the files, and not the directories, of what Write writes.
+// Set returns the files that Write writes, without the directories.
 func Set(rels []string) map[string]bool {
 	set := map[string]bool{}
 	for _, rel := range rels {
@@ -141,7 +141,7 @@ func Set(rels []string) map[string]bool {
 
 func Pick[T any](random *rand.Rand, values ...T) T { return values[random.Intn(len(values))] }
 
-// Options returns options that every tree and every kind of run can have.
+// Options returns random options that suit every tree and every kind of run.
 func Options(random *rand.Rand) fileproc.Options {
 	size := Pick(random, fileproc.NoRead, 100, 511, 512, 4095, 4096, 16<<10, 1+random.Intn(20_000))
 	return fileproc.Options{
@@ -150,7 +150,7 @@ func Options(random *rand.Rand) fileproc.Options {
 	}
 }
 
-// A Run is one run of fileproc and what it has to deliver. Its functions are called as fileproc calls its own.
+// A Run is one run of fileproc, and what it must deliver. Its functions are called as fileproc calls its callbacks.
 type Run struct {
 	Root  string
 	Entry string           // Process, ForEach, Stream, Walk, ReadDir or incremental
@@ -159,15 +159,15 @@ type Run struct {
 
 	// Want has the files that come exactly once, or at most once if the run ends early.
 	Want map[string]bool
-	// Content, if not nil, returns the content that comes with a file of Want.
+	// Content, if not nil, returns the content that a file of Want must have.
 	Content func(rel string) []byte
-	// May reports whether a file that Want does not have may come. None may if it is nil.
+	// May reports whether a file that is not in Want may come. If it is nil, none may.
 	May func(rel string) bool
-	// Missing reports whether a file of Want may be missing. None may if it is nil.
+	// Missing reports whether a file of Want may be missing. If it is nil, none may.
 	Missing func(rel string) bool
-	// File, if not nil, checks a file and can change its answer. Its error is fn's.
+	// File, if not nil, checks a file and can change its answer. Its error is that of fn.
 	File func(f *fileproc.File, a *Answer) error
-	// Result, if not nil, checks an answer, also one from a cache.
+	// Result, if not nil, checks an answer, also an answer from a cache file.
 	Result func(a Answer) error
 	// Failure returns an error if a failure must not occur. If it is nil, none may.
 	Failure func(rel string, err error) error
@@ -175,7 +175,7 @@ type Run struct {
 	Error func(err error) error
 	// Next, if not nil, is called in a loop over Stream or Walk, and breaks it by returning false.
 	Next func() bool
-	// Still, if not nil, is locked while leaks are looked for.
+	// Still, if not nil, is locked during the search for leaks.
 	Still sync.Locker
 
 	// Ended is set when the caller's functions end the run early.
@@ -188,16 +188,16 @@ type Run struct {
 	wrong error
 }
 
-// An Answer is the result of a file: its path and, if they are another, the name by which it is counted and its generation.
+// An Answer is the result of a file: its path, the name by which it is counted if that is another, and its generation if it has one.
 type Answer struct {
 	Rel, ID string
 	Gen     int64
 }
 
-// ErrEnough ends a run: as a panic, or as fn's error, which OnError returns.
+// ErrEnough ends a run, as the value of a panic or as the error of fn, which OnError returns.
 var ErrEnough = errors.New("enough")
 
-// Wrong keeps the first error of the run that is not nil.
+// Wrong notes an error of the run. It keeps the first that is not nil.
 func (r *Run) Wrong(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -206,7 +206,7 @@ func (r *Run) Wrong(err error) {
 	}
 }
 
-// String returns the kind of run and those of its options that are set.
+// String returns the kind of the run and the options that are set.
 func (r *Run) String() string {
 	s := r.Entry
 	for name, value := range reflect.ValueOf(r.Opts).Fields() {
@@ -217,7 +217,7 @@ func (r *Run) String() string {
 	return s
 }
 
-// Do makes the run and returns what is wrong with it, or left of it.
+// Do makes the run. It returns an error if the run delivers something wrong, or leaves something behind.
 func (r *Run) Do(ctx context.Context) error {
 	if r.Still == nil {
 		r.Still = new(sync.Mutex)
@@ -238,11 +238,11 @@ func (r *Run) Do(ctx context.Context) error {
 	return nil
 }
 
-// Deliver makes the run and returns what is wrong with what it delivers.
+// Deliver makes the run. It returns an error if the run delivers something wrong.
 func (r *Run) Deliver(ctx context.Context) error {
 	r.Seen = map[string]int{}
 	done := make(chan error, 1)
-	go func() { // which fn may end by Goexit
+	go func() { // a goroutine, since fn may call Goexit
 		defer close(done)
 		done <- r.run(ctx)
 	}()
@@ -267,7 +267,7 @@ func (r *Run) Deliver(ctx context.Context) error {
 	return r.judge(r.Ended.Load())
 }
 
-// judge returns what is wrong with the Report, and with what came. It is called with r.mu held.
+// judge returns an error if the Report or the delivered files are wrong. It is called with r.mu held.
 func (r *Run) judge(ended bool) error {
 	sum := r.Report.Processed + r.Report.Unchanged + r.Report.Failed + r.Report.Abandoned
 	for _, n := range r.Report.Skipped {
@@ -337,7 +337,7 @@ func (r *Run) run(ctx context.Context) (err error) {
 	return err
 }
 
-// each takes what a loop yields. It returns the failures.
+// each calls take for each value that a loop yields. It returns the failures.
 func each[T any](r *Run, loop iter.Seq2[T, error], take func(T)) (err error) {
 	for v, failure := range loop {
 		if err = errors.Join(err, failure); failure == nil {
@@ -411,7 +411,7 @@ func (r *Run) Failed(err error) error {
 	return nil
 }
 
-// Check returns an error unless f has what a run with these options reads of a file whose content is whole.
+// Check returns an error unless f has what a run with these options reads of a file with the content whole.
 func (r *Run) Check(f *fileproc.File, whole []byte) error {
 	want := whole
 	switch {
@@ -434,9 +434,9 @@ func (r *Run) Check(f *fileproc.File, whole []byte) error {
 	return nil
 }
 
-// Open counts the goroutines and the descriptors of the process, and opens nothing.
+// Open counts the goroutines and the open descriptors of the process.
 func Open() (n [2]int) {
-	time.AfterFunc(time.Hour, func() {}).Stop() // the descriptors of Go's poller stay
+	time.AfterFunc(time.Hour, func() {}).Stop() // makes the runtime open its poller's descriptors, which stay
 	n[0] = runtime.NumGoroutine()
 	for fd := range 1024 {
 		if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0); err == nil {
@@ -446,7 +446,7 @@ func Open() (n [2]int) {
 	return n
 }
 
-// Left returns how many more there are than before. Goroutines that are about to end get time.
+// Left returns how many more there are than before. It gives goroutines that are about to end some time.
 func Left(before [2]int) (left [2]int) {
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
 		now := Open()
