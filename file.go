@@ -89,8 +89,15 @@ type Stat struct {
 	// on Linux with [Options.Stat], where fetching it would take longer.
 	BirthTime time.Time
 	Mode      fs.FileMode // type and permission bits
-	Inode     uint64      // 0 where there is none, as ChangeTime
-	Device    uint64      // as Inode
+
+	// The following are zero where the system, or the fs.FS, has none.
+	Flags    uint32 // on BSD and macOS those of chflags(2), on Windows the attributes
+	UID, GID uint32 // the numbers of the owner and of the group
+	Links    uint64 // how many names the file has
+	Blocks   int64  // memory on the disk, in units of 512 bytes
+	Inode    uint64
+	Device   uint64 // on which the inode is
+	Rdev     uint64 // the device that a special file stands for
 }
 
 // Stat returns the file's metadata. With [Options.Stat] they come from the handle

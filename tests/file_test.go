@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/internal/sys"
 	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/stretchr/testify/require"
 )
@@ -172,6 +173,9 @@ func TestStat(t *testing.T) {
 	require.NoError(t, os.Chtimes(filepath.Join(dir, "a"), old, old))
 	require.NoError(t, os.Chmod(filepath.Join(dir, "d", "big"), 0o400))
 	t.Cleanup(func() { os.Chmod(filepath.Join(dir, "d", "big"), 0o600) }) // Windows does not remove read-only files
+	if runtime.GOOS == "linux" {
+		require.NoError(t, os.Link(filepath.Join(dir, "a"), filepath.Join(t.TempDir(), "other")))
+	}
 	compare := func(rel string, s fileproc.Stat) error {
 		info, err := os.Lstat(filepath.Join(dir, filepath.FromSlash(rel)))
 		if err != nil {
@@ -183,6 +187,13 @@ func TestStat(t *testing.T) {
 		}
 		if s.Size != info.Size() || s.Mode != info.Mode() || !modTime.Equal(info.ModTime()) {
 			return fmt.Errorf("Stat is %+v, os.Lstat says %d, %v, %v", s, info.Size(), info.ModTime(), info.Mode())
+		}
+		want := sys.StatOfInfo(info)
+		if s.Flags != want.Flags || s.UID != want.UID || s.GID != want.GID || s.Links != want.Links || s.Blocks != want.Blocks || s.Rdev != want.Rdev {
+			return fmt.Errorf("Stat is %+v, os.Lstat says %+v", s, want)
+		}
+		if runtime.GOOS == "linux" && (int(s.UID) != os.Getuid() || !info.IsDir() && s.Links != map[bool]uint64{true: 2, false: 1}[rel == "a"]) {
+			return fmt.Errorf("Stat of %s is %+v", rel, s)
 		}
 		return nil
 	}

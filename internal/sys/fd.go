@@ -71,7 +71,8 @@ func Fstat(fd int) (Stat, error) {
 func StatOf(st *unix.Stat_t) Stat {
 	return Stat{
 		Size: st.Size, ModTime: time.Unix(st.Mtim.Unix()), ChangeTime: time.Unix(st.Ctim.Unix()), BirthTime: birthOf(st),
-		Mode: modeOf(uint32(st.Mode)), Inode: uint64(st.Ino), Device: uint64(st.Dev),
+		Mode: modeOf(uint32(st.Mode)), Inode: uint64(st.Ino), Device: uint64(st.Dev), Rdev: uint64(st.Rdev),
+		UID: st.Uid, GID: st.Gid, Links: uint64(st.Nlink), Blocks: st.Blocks, Flags: flagsOf(st),
 	}
 }
 

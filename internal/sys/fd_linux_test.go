@@ -105,3 +105,22 @@ func TestHoldsWhole(t *testing.T) {
 		}
 	}
 }
+
+// TestStatOfADevice: each way to look a file up gives the device that a special file stands for, and all else that package os has.
+func TestStatOfADevice(t *testing.T) {
+	for _, path := range []string{"/dev/null", "/", os.Args[0]} {
+		info, err := os.Lstat(path)
+		if err != nil {
+			t.Skip(err)
+		}
+		want := StatOfInfo(info)
+		require.Equal(t, path == "/dev/null", want.Rdev == unix.Mkdev(1, 3))
+		byStatx, err := lookUp(unix.AT_FDCWD, path)
+		require.NoError(t, err)
+		byStatx.BirthTime = want.BirthTime
+		require.Equal(t, want, byStatx)
+		byFstatat, err := fstatat(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW)
+		require.NoError(t, err)
+		require.Equal(t, want, byFstatat)
+	}
+}

@@ -15,8 +15,13 @@ type Stat struct {
 	ChangeTime time.Time
 	BirthTime  time.Time
 	Mode       fs.FileMode
+	Flags      uint32
+	UID, GID   uint32
+	Links      uint64
+	Blocks     int64
 	Inode      uint64
 	Device     uint64
+	Rdev       uint64
 }
 
 // TypeUnknown is the type of an entry whose type the file system did not report. It has all the

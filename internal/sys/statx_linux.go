@@ -28,7 +28,8 @@ func lookUp(dirfd int, name string) (Stat, error) {
 func StatOfStatx(st *unix.Statx_t) Stat {
 	s := Stat{
 		Size: int64(st.Size), ModTime: TimeOfStatx(st.Mtime), ChangeTime: TimeOfStatx(st.Ctime), Mode: modeOf(uint32(st.Mode)),
-		Inode: st.Ino, Device: unix.Mkdev(st.Dev_major, st.Dev_minor),
+		Inode: st.Ino, Device: unix.Mkdev(st.Dev_major, st.Dev_minor), Rdev: unix.Mkdev(st.Rdev_major, st.Rdev_minor),
+		UID: st.Uid, GID: st.Gid, Links: uint64(st.Nlink), Blocks: int64(st.Blocks),
 	}
 	if st.Mask&unix.STATX_BTIME != 0 {
 		s.BirthTime = TimeOfStatx(st.Btime)

@@ -12,5 +12,7 @@ const NoFollow = 0
 func IsReparsePoint(fs.FileInfo) bool { return false }
 func IsRemote(fs.FileInfo) bool       { return false }
 
+func addSystemStat(*Stat, fs.FileInfo) {}
+
 // ProcessorTime returns the elapsed time: this system does not report the processor time of a process.
 func ProcessorTime() time.Duration { return time.Since(begun) }

@@ -25,8 +25,16 @@ func IsReparsePoint(info fs.FileInfo) bool {
 func IsRemote(info fs.FileInfo) bool { return hasAttribute(info, recallOnDataAccess) }
 
 func hasAttribute(info fs.FileInfo, attribute uint32) bool {
-	data, ok := info.Sys().(*syscall.Win32FileAttributeData)
-	return ok && data.FileAttributes&attribute != 0
+	var s Stat
+	addSystemStat(&s, info)
+	return s.Flags&attribute != 0
+}
+
+// addSystemStat adds to s the fields that only info.Sys has.
+func addSystemStat(s *Stat, info fs.FileInfo) {
+	if data, ok := info.Sys().(*syscall.Win32FileAttributeData); ok {
+		s.Flags = data.FileAttributes
+	}
 }
 
 // ProcessorTime returns the processor time that this process has used, or elapsed time if the system does not tell.
