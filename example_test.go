@@ -824,6 +824,14 @@ func ExampleFile_Unchanged() {
 	// <nil>
 }
 
+// A backup keeps the extended attributes, where there are any.
+func ExampleFile_Xattrs() {
+	f := fileproc.NewFile("a.md", []byte("# A\n"))
+	_, err := f.Xattrs()
+	fmt.Println(errors.Is(err, errors.ErrUnsupported))
+	// Output: true
+}
+
 // Metadata as an fs.FileInfo is for functions that take one.
 func ExampleFile_Info() {
 	f := fileproc.NewFile("notes/a.md", []byte("# A\n"))

@@ -112,13 +112,43 @@ func (f *File) Stat() (Stat, error) {
 	return Stat(s), nil
 }
 
-// Info returns Stat as an fs.FileInfo, which may be kept. Its Sys is nil.
+// Info returns the metadata as an fs.FileInfo, which may be kept. It is one of package os,
+// for [os.SameFile] and with a Sys, if a look at the file shows what Stat returns: on Linux
+// that look takes three system calls. It is Stat alone, without a Sys, if the file
+// has changed, with Options.FS, and for what is no regular file on Unix systems besides Linux.
 func (f *File) Info() (fs.FileInfo, error) {
+	if info := f.osInfo(); info != nil {
+		return info, nil
+	}
 	s, err := f.Stat()
 	if err != nil {
 		return nil, err
 	}
 	return entryInfo{name: f.Name(), stat: &s}, nil
+}
+
+// osInfo returns the fs.FileInfo of package os, or nil if that is not to be had.
+func (f *File) osInfo() (info fs.FileInfo) {
+	if f.w.cfg == nil { // it is of NewFile
+		return nil
+	}
+	_ = f.w.withDir(f.node, func(d directory) (err error) {
+		if d, ok := d.(informed); ok {
+			info, err = d.info(f.name, f.Name())
+		}
+		return err
+	})
+	if info == nil || info.Name() != f.Name() {
+		return nil
+	}
+	s := sys.StatOfInfo(info)
+	if !f.content.HasStat {
+		f.setStat(s)
+	}
+	if !f.content.HasStat || !content.IsSame(f.content.Stat, s) {
+		return nil
+	}
+	return info
 }
 
 // fetchRegular is fetchStat, but if f is no regular file any more, that is an error.
@@ -147,10 +177,15 @@ func (f *File) fetchStat() (sys.Stat, error) {
 		return err
 	})
 	if err == nil {
-		_ = f.content.SetStat("stat", s)
-		f.lateStat = f.content.Data != nil
+		f.setStat(s)
 	}
 	return s, err
+}
+
+// setStat keeps s, which was looked up now, if it is that of a regular file.
+func (f *File) setStat(s sys.Stat) {
+	_ = f.content.SetStat("stat", s)
+	f.lateStat = f.content.Data != nil
 }
 
 // restat is plumbing.API.Restat.
@@ -251,6 +286,36 @@ func (f *File) hasContentIn(d directory) (bool, error) {
 			got, was = got[k:], was[k:]
 		}
 	}
+}
+
+// Xattrs returns the extended attributes by name, such as "user.mime_type", nil if there are
+// none. It opens the file as [File.Open] does. If metadata that are known of what was read
+// show a change, the error is [ErrChanged]. It is errors.ErrUnsupported with [Options.FS],
+// on a file system without extended attributes, and except on Linux, macOS, FreeBSD and
+// NetBSD.
+func (f *File) Xattrs() (all map[string][]byte, err error) {
+	err = f.w.withDir(f.node, func(d directory) error {
+		file, err := d.openFile(f.name, f.Path())
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		if was, ok := f.metadata(); ok {
+			now, err := file.Stat()
+			if err == nil && !content.IsSame(was, sys.StatOfInfo(now)) {
+				err = ErrChanged
+			}
+			if err != nil {
+				return sys.AsError("fstat", err)
+			}
+		}
+		all, err = sys.Xattrs(int(file.Fd()))
+		return err
+	})
+	if err != nil {
+		return nil, sys.PathError("open", f.Path(), err)
+	}
+	return all, nil
 }
 
 // Open opens the file, for example to read a large file as a stream. The caller
@@ -461,10 +526,17 @@ func (e Entry) Stat() (Stat, error) {
 	return Stat(sys.StatOfInfo(info)), nil
 }
 
-// Info returns Stat as an fs.FileInfo. Its Sys is nil with [Options.Stat] or
-// [Options.FS].
+// Info returns the metadata as an fs.FileInfo: one of package os, looked up by Path. With
+// [Options.Stat] it is Stat alone, without a Sys, if what is at Path shows other metadata, and so it is
+// with [Options.FS].
 func (e Entry) Info() (fs.FileInfo, error) {
-	if e.stat != nil || e.node != nil && e.paths.fsys != nil { // statOfStored may change the type that an FS gives
+	inFS := e.node != nil && e.paths.fsys != nil // statOfStored may change the type that an FS gives
+	if e.stat != nil && !inFS {
+		if info, err := e.fetchInfo(); err == nil && content.IsSame(sys.Stat(*e.stat), sys.StatOfInfo(info)) {
+			return info, nil
+		}
+	}
+	if e.stat != nil || inFS {
 		s, err := e.Stat()
 		if err != nil {
 			return nil, err

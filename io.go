@@ -66,6 +66,13 @@ type metadataList interface {
 	listedStat(name names.Name) (sys.Stat, bool)
 }
 
+// An informed is a directory that can look an entry up as package os does: for os.SameFile,
+// and for what the system says beyond a sys.Stat.
+type informed interface {
+	// info returns the fs.FileInfo of an entry, with the Name as.
+	info(name names.Name, as string) (fs.FileInfo, error)
+}
+
 // A divisible is a directory whose listing can go on in two directories at the same time.
 type divisible interface {
 	// halve ends the listing in the middle of what is left, and returns a directory that lists

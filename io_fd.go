@@ -139,6 +139,33 @@ func (d *fdDir) openFile(name names.Name, path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
+// info is that of informed. It needs no right to read the entry where the system has
+// sys.PathFlags. Elsewhere it looks up regular files alone: the open of a device may have
+// an effect.
+func (d *fdDir) info(name names.Name, as string) (fs.FileInfo, error) {
+	var f *os.File
+	if sys.PathFlags != 0 {
+		fd, err := sys.Openat(d.fd, name, sys.PathFlags)
+		if err != nil {
+			return nil, d.openError(name, err, 0)
+		}
+		f = os.NewFile(uintptr(fd), as)
+	} else {
+		s, err := d.stat(name)
+		if err == nil {
+			err = sys.CheckRegular("fstatat", s.Mode)
+		}
+		if err == nil {
+			f, err = d.openFile(name, as)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	defer f.Close()
+	return f.Stat()
+}
+
 // OpenAt and ModeAt are those of gitrepo.At.
 func (d *fdDir) OpenAt(name string) (fs.File, error) {
 	fd, err := sys.IgnoringEINTR(func() (int, error) { return unix.Openat(d.fd, name, sys.FileFlags&^unix.O_NOFOLLOW, 0) })

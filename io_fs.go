@@ -463,6 +463,14 @@ func (d *soleFile) stat(names.Name) (sys.Stat, error) {
 	return d.file.Stat()
 }
 
+func (d *soleFile) info(names.Name, string) (fs.FileInfo, error) {
+	f, ok := d.file.(*polledFile)
+	if !ok {
+		return nil, &sys.Error{Op: "stat", Err: errors.ErrUnsupported}
+	}
+	return f.File.Stat() // as it is now
+}
+
 func (d *soleFile) openFile(names.Name, string) (*os.File, error) {
 	if _, ok := d.file.(*polledFile); !ok {
 		return nil, &sys.Error{Op: "open", Err: errors.ErrUnsupported}

@@ -284,6 +284,8 @@ func (d *rootDir) stat(name names.Name) (sys.Stat, error) {
 	return sys.StatOfInfo(info), nil
 }
 
+func (d *rootDir) info(name names.Name, _ string) (fs.FileInfo, error) { return d.lstat(name.String()) }
+
 func (d *rootDir) listedStat(name names.Name) (sys.Stat, bool) {
 	if !sys.ListsMetadata {
 		return sys.Stat{}, false

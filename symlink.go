@@ -307,6 +307,15 @@ func (d linkDir) open(name names.Name, spare content.File) (content.File, error)
 
 func (d linkDir) stat(name names.Name) (sys.Stat, error) { return targetOf(d, name, directory.stat) }
 
+func (d linkDir) info(name names.Name, as string) (fs.FileInfo, error) {
+	return targetOf(d, name, func(parent directory, name names.Name) (fs.FileInfo, error) {
+		if parent, ok := parent.(informed); ok {
+			return parent.info(name, as)
+		}
+		return nil, &sys.Error{Op: "stat", Err: errors.ErrUnsupported}
+	})
+}
+
 func (d linkDir) openFile(name names.Name, path string) (*os.File, error) {
 	return targetOf(d, name, func(parent directory, name names.Name) (*os.File, error) { return parent.openFile(name, path) })
 }

@@ -347,8 +347,39 @@ func TestFileInfo(t *testing.T) {
 			require.Equal(t, fs.FormatFileInfo(want), fs.FormatFileInfo(infos[i]))
 			require.True(t, want.ModTime().Equal(infos[i].ModTime()))
 			require.False(t, infos[i].IsDir())
-			require.Nil(t, infos[i].Sys())
+			require.True(t, os.SameFile(want, infos[i]))
+			require.NotNil(t, infos[i].Sys())
 		}
+		require.NoError(t, fileproc.ForEach(t.Context(), filepath.Join(dir, "a"), fileproc.Options{Stat: stat}, func(f *fileproc.File) error {
+			info, err := f.Info()
+			require.NoError(t, err)
+			require.NotNil(t, info.Sys())
+			require.Equal(t, "a", info.Name())
+			return nil
+		}))
+		infos, err = fileproc.Process(t.Context(), ".", fileproc.Options{FS: os.DirFS(dir), Stat: stat}, func(f *fileproc.File) (fs.FileInfo, error) {
+			return f.Info()
+		})
+		require.NoError(t, err)
+		require.Nil(t, infos[0].Sys())
+	}
+	require.NoError(t, fileproc.ForEach(t.Context(), filepath.Join(dir, "d"), fileproc.Options{Stat: true}, func(f *fileproc.File) error {
+		require.NoError(t, os.WriteFile(f.Path(), []byte("longer than it was"), 0o600))
+		info, err := f.Info()
+		require.NoError(t, err)
+		require.EqualValues(t, 2, info.Size(), "Info is of what was read")
+		require.Nil(t, info.Sys())
+		return nil
+	}))
+	if os.Symlink("a", filepath.Join(dir, "link")) == nil {
+		infos, err := fileproc.Process(t.Context(), dir, fileproc.Options{Symlinks: fileproc.SymlinksFiles, Suffixes: []string{"link"}}, func(f *fileproc.File) (fs.FileInfo, error) {
+			return f.Info()
+		})
+		require.NoError(t, err)
+		require.Len(t, infos, 1)
+		require.Equal(t, "link", infos[0].Name())
+		require.EqualValues(t, 1, infos[0].Size())
+		require.NoError(t, os.Remove(filepath.Join(dir, "link")))
 	}
 	require.NoError(t, fileproc.ForEach(t.Context(), dir, fileproc.Options{ReadSize: fileproc.NoRead}, func(f *fileproc.File) error {
 		require.NoError(t, os.Remove(f.Path()))
@@ -380,6 +411,8 @@ func TestEntryIsADirEntry(t *testing.T) {
 			info, err := e.Info()
 			require.NoError(t, err)
 			require.Equal(t, e.Name(), info.Name())
+			require.True(t, os.SameFile(want, info))
+			require.NotNil(t, info.Sys())
 			require.Equal(t, want.Mode(), info.Mode())
 			require.Equal(t, want.IsDir(), info.IsDir())
 			require.True(t, want.ModTime().Equal(info.ModTime()))

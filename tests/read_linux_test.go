@@ -3,6 +3,7 @@
 package fileproc_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -236,4 +237,38 @@ func TestLargestFile(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestXattrs: all attributes of the file that was read, and of no other.
+func TestXattrs(t *testing.T) {
+	dir, all := rooted(t, "a=1", "d/f=2", "none=3")
+	want := map[string][]byte{"user.empty": nil, "user.x": []byte("some\x00bytes"), "user.long": bytes.Repeat([]byte("x"), 2000)}
+	for name, value := range want {
+		if err := unix.Setxattr(filepath.Join(dir, "d", "f"), name, value, 0); err != nil {
+			t.Skip("no extended attributes here: ", err)
+		}
+	}
+	for _, opts := range []fileproc.Options{{}, {Stat: true}, {ReadSize: fileproc.NoRead}} {
+		require.NoError(t, fileproc.ForEach(t.Context(), dir, opts, func(f *fileproc.File) error {
+			got, err := f.Xattrs()
+			if f.Name() == "f" {
+				require.Equal(t, want, got)
+			} else {
+				require.Empty(t, got)
+			}
+			return err
+		}))
+	}
+	require.NoError(t, fileproc.ForEach(t.Context(), dir, fileproc.Options{Stat: true}, func(f *fileproc.File) error {
+		require.NoError(t, os.WriteFile(f.Path()+".new", []byte("new"), 0o600))
+		require.NoError(t, os.Rename(f.Path()+".new", f.Path()))
+		_, err := f.Xattrs()
+		require.ErrorIs(t, err, fileproc.ErrChanged)
+		return nil
+	}))
+	require.NoError(t, fileproc.ForEach(t.Context(), ".", fileproc.Options{FS: all[1].fsys}, func(f *fileproc.File) error {
+		_, err := f.Xattrs()
+		require.ErrorIs(t, err, errors.ErrUnsupported)
+		return nil
+	}))
 }

@@ -124,3 +124,31 @@ func TestStatOfADevice(t *testing.T) {
 		require.Equal(t, want, byFstatat)
 	}
 }
+
+// TestWhole: an answer that grows between the two calls is asked for again, and a full buffer may be a part.
+func TestWhole(t *testing.T) {
+	for _, fails := range []bool{true, false} { // Linux fails if the buffer is too small, BSD fills it
+		text, calls := "abc", 0
+		got, err := whole(func(p []byte) (int, error) {
+			switch calls++; {
+			case p == nil:
+				return len(text), nil
+			case calls == 2:
+				text = "abcdefgh"
+			}
+			if fails && len(p) < len(text) {
+				return -1, unix.ERANGE
+			}
+			return copy(p, text), nil
+		})
+		require.NoError(t, err)
+		require.Equal(t, "abcdefgh", string(got))
+	}
+	_, err := whole(func(p []byte) (int, error) {
+		if p == nil {
+			return 1, nil
+		}
+		return -1, unix.EPERM
+	})
+	require.Equal(t, unix.EPERM, err)
+}

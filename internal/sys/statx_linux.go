@@ -10,6 +10,10 @@ import (
 
 const searchOnly = unix.O_PATH
 
+// PathFlags opens an entry of any type, only to look at it. It is 0 where the system has no
+// such flag.
+const PathFlags = unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC
+
 // StatxMask selects the fields that a Stat needs.
 const StatxMask = unix.STATX_BASIC_STATS | unix.STATX_BTIME
 
