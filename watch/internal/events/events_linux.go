@@ -168,10 +168,7 @@ func (s *Source) Add(rel string) error {
 
 // isBehindLink reports whether name, a path of the directory rel, leads through a link below root.
 func (s *Source) isBehindLink(rel, name string) bool {
-	f, err := handle(unix.AT_FDCWD, name, 0)
-	if err != nil {
-		return false
-	}
+	f, _ := handle(unix.AT_FDCWD, name, 0) // nil has no path
 	defer f.Close()
 	real, err := os.Readlink(byHandle(f))
 	return err == nil && real != filepath.Join(s.way.real, rel)
@@ -333,9 +330,7 @@ func (s *Source) read() {
 		if closed {
 			return
 		}
-		if fds[0].Revents != 0 {
-			s.takeIn()
-		}
+		s.takeIn()
 		if fds[2].Revents&(unix.POLLPRI|unix.POLLERR) != 0 {
 			s.mounted()
 		}
@@ -351,7 +346,7 @@ func (s *Source) takeIn() {
 		if errors.Is(err, unix.EINTR) {
 			continue
 		}
-		if err != nil || n < unix.SizeofInotifyEvent {
+		if n < unix.SizeofInotifyEvent { // -1 with an error
 			return
 		}
 		for b := s.buf[:n]; len(b) >= unix.SizeofInotifyEvent; {
@@ -391,15 +386,14 @@ func (s *Source) event(watch int32, mask uint32, name string) {
 	isDir := mask&unix.IN_ISDIR != 0
 	for _, d := range dirs {
 		rel := d.rel()
-		if name == "" {
-			s.pending.add(rel, true)
-			continue
+		if name != "" {
+			rel = join(rel, name)
 		}
 		if isDir && mask&(unix.IN_MOVED_FROM|unix.IN_DELETE) != 0 {
 			// The directories that are watched there have another path now, or none.
-			s.drop(s.find(join(rel, name), false))
+			s.drop(s.find(rel, false))
 		}
-		s.pending.add(join(rel, name), isDir)
+		s.pending.add(rel, isDir || name == "")
 	}
 }
 
@@ -441,9 +435,9 @@ func pointsIn(text, root string) map[string]string {
 		}
 		what := fmt.Sprint(fields[0], fields[2:4]) // not the number alone: a new mount may get that of one that is gone
 		at := unescape(fields[4])
-		if rel, err := filepath.Rel(root, at); err == nil && filepath.IsLocal(rel) {
+		if rel, _ := filepath.Rel(root, at); filepath.IsLocal(rel) {
 			points[rel] += what
-		} else if rel, err := filepath.Rel(at, root); err == nil && filepath.IsLocal(rel) {
+		} else if rel, _ := filepath.Rel(at, root); filepath.IsLocal(rel) {
 			points["."] += what
 		}
 	}

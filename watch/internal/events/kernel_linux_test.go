@@ -267,6 +267,21 @@ func TestWayFails(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
+// TestLongRoot: if root's path without links is longer than a path may be, there are no events: nobody could say what is mounted below root.
+func TestLongRoot(t *testing.T) {
+	leavesNoFile(t)
+	dir, part := t.TempDir(), strings.Repeat(strings.Repeat("n", 200)+"/", 10)
+	for i, at := range []string{"", "link0/", "link1/"} {
+		require.NoError(t, os.MkdirAll(dir+"/"+at+part, 0o755))
+		testtree.Symlink(t, at+part, fmt.Sprint(dir, "/link", i))
+	}
+	s, err := Open(dir + "/link0")
+	require.NoError(t, errors.Join(err, s.Close()))
+	_, err = Open(dir + "/link2")
+	require.ErrorIs(t, err, ErrUnsupported)
+	require.ErrorIs(t, err, unix.ENAMETOOLONG)
+}
+
 // TestWaysDiffer: two ways differ if their steps, their root or blind differ.
 func TestWaysDiffer(t *testing.T) {
 	newWay := func() *way {
@@ -419,6 +434,7 @@ func TestBehindLink(t *testing.T) {
 	require.NoError(t, s.Add("l"))
 	require.NoError(t, os.WriteFile(outside+"/f", nil, 0o644))
 	require.Equal(t, []string{"l/f"}, take(t, s))
+	require.False(t, s.isBehindLink("gone", root+"/gone"))
 }
 
 // TestRemovedDirectories: the source keeps nothing of directories that are gone, even if no directory above them was watched.

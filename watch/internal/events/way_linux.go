@@ -113,14 +113,12 @@ func (s *Source) arrive(w *way, dir *os.File) (err error) {
 		return err
 	}
 	w.watches[w.root] = true
-	var st, now unix.Stat_t
-	if err := unix.Fstat(int(dir.Fd()), &st); err != nil {
-		return &fs.PathError{Op: "fstat", Path: s.root, Err: err}
+	is, _ := dir.Stat()
+	now, err := os.Stat(s.root)
+	if err != nil {
+		return err
 	}
-	if err := unix.Stat(s.root, &now); err != nil {
-		return &fs.PathError{Op: "stat", Path: s.root, Err: err}
-	}
-	if st.Dev != now.Dev || st.Ino != now.Ino {
+	if !os.SameFile(is, now) {
 		return fmt.Errorf("%w: a name in %s has changed meanwhile, or is a link of /proc that has a meaning of its own", ErrUnsupported, s.root)
 	}
 	if w.real, err = os.Readlink(byHandle(dir)); err != nil { // root's path is longer than a path may be
