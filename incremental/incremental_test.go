@@ -781,6 +781,9 @@ incremental: Options.Compare is 3: want CompareAuto, CompareMetadata or CompareC
 	require.Equal(t, 1, n)
 	err = incremental.ForEach(t.Context(), t.TempDir(), incremental.Options[struct{}]{}, fileproc.Options{}, func(*fileproc.File) error { return nil })
 	require.EqualError(t, err, "incremental: Options.File is empty: only a Session keeps results in memory")
+	_, err = incremental.Process(t.Context(), t.TempDir(), incremental.Options[struct{ a int }]{}, fileproc.Options{}, nil)
+	require.ErrorContains(t, err, "Options.File is empty")
+	require.ErrorContains(t, err, "JSON leaves out")
 	inc := incremental.Options[string]{File: filepath.Join(t.TempDir(), "cache")}
 	_, err = incremental.Process(t.Context(), t.TempDir(), inc, fileproc.Options{MaxDepth: -1, Workers: -3}, result)
 	require.ErrorContains(t, err, "fileproc: Options.MaxDepth is -1")

@@ -13,9 +13,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/fstest"
+	"testing/synctest"
 	text "text/template"
 	"time"
 
@@ -82,6 +84,43 @@ func TestHostilePaths(t *testing.T) {
 	g := given{"deep/": true}
 	require.True(t, g.hasDirOf("deep/d"))
 	require.False(t, g.hasDirOf("deep"+strings.Repeat("/d", maxLevels+1)))
+}
+
+// An askedFS notes what it is asked for.
+type askedFS struct {
+	fstest.MapFS
+	mu    sync.Mutex
+	asked map[string]bool
+}
+
+func (a *askedFS) ask(name string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.asked[name] = true
+}
+
+func (a *askedFS) Open(name string) (fs.File, error)      { a.ask(name); return a.MapFS.Open(name) }
+func (a *askedFS) Stat(name string) (fs.FileInfo, error)  { a.ask(name); return a.MapFS.Stat(name) }
+func (a *askedFS) Lstat(name string) (fs.FileInfo, error) { a.ask(name); return a.MapFS.Lstat(name) }
+
+// TestHostilePathsInAnFS: no path in a cache file makes a run look up what an FS has outside root.
+func TestHostilePathsInAnFS(t *testing.T) {
+	t.Parallel()
+	files := &askedFS{MapFS: fstest.MapFS{"r/d/a": {}, "r/.ignore": {}, "r/e/x": {}}, asked: map[string]bool{}}
+	inc := Options[string]{File: filepath.Join(t.TempDir(), "cache"), Deleted: func(rel string) { t.Error(rel, "is told") }}
+	for range 2 {
+		opts := fileproc.Options{FS: files, IgnoreFiles: []string{".ignore"}}
+		r, err := begin("r/d", &inc, &opts, func(*fileproc.File) (string, error) { return "", nil })
+		require.NoError(t, err)
+		for _, rel := range []string{"../x", "../e/y"} {
+			r.store.Add(0, cachefile.Record{Path: rel})
+		}
+		_, err = fileproc.Process(t.Context(), "r/d", opts, r.fn())
+		require.NoError(t, r.end(t.Context(), err))
+	}
+	for name := range files.asked {
+		require.True(t, name == "r/d" || strings.HasPrefix(name, "r/d/"), name)
+	}
 }
 
 // TestJSONOfPlainTypes: numbers and texts are decoded as encoding/json decodes them, and an int takes no memory.
@@ -365,8 +404,12 @@ func TestNobodyWaitsForALock(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	defer SaveAlways()()
-	r.saveNowAndThen()
-	require.ErrorIs(t, r.end(ctx, nil), ErrNotSaved)
+	synctest.Test(t, func(t *testing.T) { // where only what waits takes time
+		r.begun = time.Now()
+		r.saveNowAndThen()
+		require.ErrorIs(t, r.end(ctx, nil), ErrNotSaved)
+		require.Zero(t, time.Since(r.begun))
+	})
 	require.NoError(t, l.Unlock())
 	require.NoError(t, r.end(ctx, nil))
 	require.Equal(t, 1, len(Kept(r.root, *r.inc, opts)))

@@ -347,12 +347,11 @@ func (s *Session[T]) visit(f *fileproc.File) (it item[T], err error) {
 	} else {
 		c := r.call(w, f, id)
 		it.value, err = c.value, c.err
-		if it.called = c.isLast() || !e.isRepeated(c.rec, c.held); !it.called && c.rec.Outcome == outcomeFailed {
+		if it.called = !e.isRepeated(c.rec, c.held); !it.called && c.rec.Outcome == outcomeFailed {
 			err = errStillFails
 		}
 		switch {
 		case c.isLast():
-			r.note(w, f)
 		case v == verdictCallOnly:
 			s.remember(w, c.rec, nil, c.held)
 			r.note(w, f)

@@ -606,6 +606,54 @@ func newMemory(t *testing.T, opts fileproc.Options, specs ...string) *memory {
 func (m *memory) write(rel, text string) { m.MapFS[rel] = &fstest.MapFile{Data: []byte(text)} }
 func (m *memory) remove(rel string)      { delete(m.MapFS, rel) }
 
+// TestSessionNotesWhatItHasMet: a session yields that a file is gone also if an earlier one could not keep its outcome.
+func TestSessionNotesWhatItHasMet(t *testing.T) {
+	t.Parallel()
+	l := newMemory(t, fileproc.Options{ReadSize: 1, SkipBinary: true}, "long=12", "binary=\x00", "fails=!")
+	require.Equal(t, []string{"fails fails", "long=1 new"}, l.run())
+	require.NoError(t, l.s.Close(t.Context()))
+	clear(l.MapFS)
+	l.open()
+	require.Equal(t, []string{"binary deleted", "fails deleted", "long deleted"}, l.run())
+}
+
+// TestSessionKeepsNothingOfTheLast: nothing is kept of a file at which fn ends the run.
+func TestSessionKeepsNothingOfTheLast(t *testing.T) {
+	t.Parallel()
+	l := newMemory(t, fileproc.Options{}, "a=enough")
+	require.Empty(t, l.run())
+	require.NoError(t, l.s.Close(t.Context()))
+	require.Empty(t, incremental.Kept(l.root, l.inc, l.opts))
+}
+
+// TestSessionCannotCompare: no later time is better for a file of which a run can compare neither metadata nor content.
+func TestSessionCannotCompare(t *testing.T) {
+	t.Parallel()
+	l := newUnopened(t, fileproc.Options{ReadSize: 1})
+	testtree.Make(t, l.root, "long=12")
+	l.inc.Compare = incremental.CompareContent
+	l.open()
+	for _, kind := range []string{"new", "unchanged"} {
+		require.Equal(t, []string{"long=1 " + kind}, l.run())
+		require.Equal(t, []string{"long"}, l.calls)
+		require.Empty(t, l.unsettled())
+	}
+}
+
+// TestSessionKnowsWhatItHasYielded: a file for which a run over all files has not come is new when it does, whatever the cache file has.
+func TestSessionKnowsWhatItHasYielded(t *testing.T) {
+	t.Parallel()
+	l := newMemory(t, fileproc.Options{IgnoreFiles: []string{".ignore"}, SkipHidden: true}, "a=1")
+	require.Equal(t, []string{"a=1 new"}, l.run())
+	require.NoError(t, l.s.Close(t.Context()))
+	l.write(".ignore", "a")
+	l.open()
+	require.Empty(t, l.run())
+	l.remove(".ignore")
+	l.write("a", "2")
+	require.Equal(t, []string{"a=2 new"}, l.run())
+}
+
 // TestSessionFailuresPass: a file or directory that could not be opened is named until a run over that name can open it. Below a
 // directory, the results are then as they were; a file has a new result.
 func TestSessionFailuresPass(t *testing.T) {
