@@ -34,7 +34,7 @@ type coldMode struct {
 	pace  pace.Disk    // of windows of files; its calls are opens and listings of directories
 	ahead listedAhead  // nil: results come in order
 
-	mu sync.Mutex // guards what follows
+	mu sync.Mutex // guards changes of state, and what follows
 	// windows are those of the windowsMade windows that no worker has. A worker has a
 	// window only while it visits a batch: the worker may be one of many that were started
 	// before the cold mode, and end after the batch.
@@ -111,9 +111,9 @@ func (c *coldMode) now() coldState { return coldState(c.state.Load()) }
 func (c *coldMode) isOn() bool { return c.now().isCold() }
 
 func (c *coldMode) happens(e *coldEvent) {
-	for was := c.now(); !c.state.CompareAndSwap(int32(was), int32(e[was])); {
-		was = c.now()
-	}
+	c.mu.Lock()
+	c.state.Store(int32(e[c.now()]))
+	c.mu.Unlock()
 }
 
 // init prepares c, which is new, for windows of at most maxWindow files.

@@ -58,7 +58,7 @@ func (f *failures) join(cause error) error {
 	switch {
 	case len(errs) == 0:
 		return nil
-	case len(errs) == 1 && f.more == 0:
+	case len(errs) == 1: // then f.more is 0
 		return errs[0]
 	}
 	return &joinedError{errs, f.more}

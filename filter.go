@@ -75,7 +75,7 @@ func (f *filter) excludes(rel string) bool {
 
 // inShard reports whether the file rel belongs to Options.Shard.
 func (f *filter) inShard(rel string) bool {
-	return f.shards <= 1 || shardOf(rel, f.shards) == f.shard
+	return f.shards == 0 || shardOf(rel, f.shards) == f.shard
 }
 
 // shardOf returns which of n shards the path rel belongs to. The result for a path must

@@ -61,7 +61,7 @@ type givenSource struct {
 // A givenBacklog is the names that no worker has taken, and then the source of the job in
 // which a worker takes them all.
 type givenBacklog struct {
-	alwaysReady
+	foundDir
 	of    *givenSource
 	top   *givenNames // root's
 	items []givenItem // in order: all names, in the order in which they were given
@@ -150,10 +150,11 @@ func (s *givenSource) pull(stopped *atomic.Bool, done <-chan struct{}) {
 	s.mu.Unlock()
 }
 
+// isFull reports whether the backlog, which was full, is still there.
 func (s *givenSource) isFull() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.backlog != nil && s.backlog.cost >= s.maxBacklog
+	return s.backlog != nil
 }
 
 // isReady reports whether take would give names.
@@ -261,7 +262,7 @@ func (s *givenSource) add(name string) {
 
 // isTooLong reports whether a path of Options.Files is above a bound.
 func isTooLong(path string) bool {
-	return len(path) > maxGivenLen || len(path) > maxGivenParts && strings.Count(path, "/") >= maxGivenParts
+	return len(path) > maxGivenLen || strings.Count(path, "/") >= maxGivenParts
 }
 
 // isName reports whether s can be one component of a path.

@@ -22,17 +22,13 @@ import (
 // each listing, and paths. Both keep their order.
 func splitIgnoreFiles(files []string) (names, paths []string) {
 	for _, f := range files {
-		if isPath(f) {
+		if strings.ContainsAny(f, separators) {
 			paths = append(paths, f)
 		} else {
 			names = append(names, f)
 		}
 	}
 	return names, paths
-}
-
-func isPath(file string) bool {
-	return strings.ContainsRune(file, '/') || strings.ContainsRune(file, filepath.Separator)
 }
 
 // levelsUp returns how many directories above root the path of an ignore file
@@ -106,7 +102,7 @@ func above(c *config, n int) (dir, below string, err error) {
 	}
 	for range n {
 		up, name := split(dir)
-		if name == "" || name == "." {
+		if name == "" {
 			break
 		}
 		dir, below = clean(up), name+"/"+below
@@ -138,17 +134,12 @@ func (w *worker) readGitRules(n *node) error {
 		rules, found, errs = gitrepo.Rules(p, n.parent != nil, w.cfg.ignoredAbove()...)
 		return errors.Join(errs...)
 	}
-	var err error
-	if p.FS != nil || w.cfg.gitRoot != "" { // git's files are not reached from n's open directory
-		err = w.aside(func() error { return w.retryOnResource(read) })
-	} else {
-		err = w.withDirAside(n, func(d directory) (err error) {
-			if p.At, err = gitAt(d, p.Dir); err == nil {
-				err = read()
-			}
-			return err
-		})
-	}
+	err := w.withDirAside(n, func(d directory) (err error) {
+		if p.At, err = gitAt(d, p.Dir); err == nil {
+			err = read()
+		}
+		return err
+	})
 	switch {
 	case err == errStopped:
 		return err

@@ -248,9 +248,8 @@ func (f *fdFile) Read(p []byte) (int, error) {
 
 // waitReadable waits until fd can be read, for content.WaitSlice at most.
 func waitReadable(fd int) {
-	start := time.Now()
 	n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(content.WaitSlice.Milliseconds()))
-	if (n > 0 || err != nil) && time.Since(start) < time.Millisecond {
+	if n > 0 || err != nil {
 		time.Sleep(time.Millisecond) // a file system without poll reports every file as readable
 	}
 }

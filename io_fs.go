@@ -361,10 +361,11 @@ func (f *polledFile) Stat() (sys.Stat, error) { return sys.StatOfInfo(f.info), n
 // Root is opened once; reads and look-ups use the open file. Only a second handle needs
 // another open of root, which must then lead to the same file.
 type soleFile struct {
-	name   names.Name
-	file   content.File
-	isRead bool
-	reopen func() (fs.File, error)
+	directory // nil: rootFile lists it
+	name      names.Name
+	file      content.File
+	isRead    bool
+	reopen    func() (fs.File, error)
 }
 
 var _ directory = (*soleFile)(nil)
@@ -414,11 +415,6 @@ func newSoleFile(name string, f content.File, s sys.Stat, reopen func() (fs.File
 
 func irregularRoot(mode fs.FileMode) error {
 	return fmt.Errorf("neither a directory nor a regular file: %v", mode)
-}
-
-func (d *soleFile) list(l *listing) (bool, error) {
-	l.add(d.name.Bytes(), 0, 0)
-	return false, nil
 }
 
 // openDir opens d itself once more, as ".".

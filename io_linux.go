@@ -153,7 +153,7 @@ var (
 // ends. It returns how many bytes of buf the records take, and 0 at the end.
 func (d *linuxDir) getdents(buf []byte, add func(dirent.Record) error) (int, error) {
 	n, err := sys.IgnoringEINTR(func() (int, error) { return getdents64(d.fd, buf) })
-	for first, records := true, buf[:max(n, 0)]; len(records) > 0 && err == nil; first = false {
+	for first, records := true, buf[:max(n, 0)]; len(records) > 0; first = false {
 		var r dirent.Record
 		if r, records, err = dirent.Next(records); err != nil {
 			break
@@ -184,7 +184,7 @@ func (d *linuxDir) isBehindEnd(r dirent.Record) (behind bool, err error) {
 		return false, &sys.Error{Op: "lseek", Err: err}
 	}
 	rest := linuxDir{fdDir: fdDir{fd: d.fd}}
-	for n, buf := 1, make([]byte, shortCall); n > 0 && err == nil && !behind && rest.at <= r.Off; {
+	for n, buf := 1, make([]byte, shortCall); n > 0 && !behind && rest.at <= r.Off; {
 		n, err = rest.getdents(buf, func(e dirent.Record) error {
 			behind = behind || bytes.Equal(e.Name, r.Name)
 			return nil
@@ -287,9 +287,8 @@ func (d *linuxDir) halve(least int64) (directory, bool) {
 		last = int64(math.MaxInt64)
 	)
 	typ := d.fileSystem()
+	_ = unix.Fstat(d.fd, &st) // if it fails, the size is 0
 	switch {
-	case unix.Fstat(d.fd, &st) != nil:
-		return nil, false
 	case typ == unix.XFS_SUPER_MAGIC:
 		last = st.Size / 8 // positions are offsets, in units of 8 bytes
 	case typ != unix.EXT4_SUPER_MAGIC || d.at <= math.MaxUint32:

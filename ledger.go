@@ -95,9 +95,6 @@ func (f *File) abandon() { f.w.counts.abandoned++ }
 func (s *shared) total() counts {
 	total := counts{abandoned: s.pool.abandoned}
 	for _, w := range s.workers {
-		if w == nil {
-			continue
-		}
 		total.add(&w.counts)
 		if b := w.scanner.batch; b != nil { // its scan panicked
 			total.abandoned += int64(len(b.entries))

@@ -140,13 +140,8 @@ func (n *node) appendPath(p []byte) []byte {
 // relPath returns the path of the entry name of n relative to root.
 func (n *node) relPath(name string) string { return n.join("", name) }
 
-// dirPath returns the path of the directory n relative to root, "." for root.
-func (n *node) dirPath() string {
-	if n.parent == nil {
-		return "."
-	}
-	return n.parent.relPath(n.name.String())
-}
+// dirPath returns the path of the directory n, which is not root, relative to root.
+func (n *node) dirPath() string { return n.parent.relPath(n.name.String()) }
 
 // givenError returns the failure err of the entry name of n. If Options.Files named the
 // entry, an ErrChanged becomes another error: nothing has listed the name, so it cannot
@@ -252,8 +247,8 @@ type pathBase struct {
 	joins string    // what prefix returns
 }
 
-// isSeparator reports whether r separates the names of a path of the system: on Windows a slash does too.
-func isSeparator(r rune) bool { return r == '/' || r == filepath.Separator }
+// separators separate the names of a path of the system: on Windows a slash does too.
+const separators = "/" + string(filepath.Separator)
 
 // prefix returns what each path begins with: root and a separator.
 func (b *pathBase) prefix() string {
@@ -263,7 +258,7 @@ func (b *pathBase) prefix() string {
 		case b.fsys != nil:
 			b.joins = strings.TrimSuffix(path.Join(b.root, name), name)
 		case names.HasDotDot(b.root):
-			b.joins = strings.TrimRightFunc(b.root, isSeparator) + string(filepath.Separator)
+			b.joins = strings.TrimRight(b.root, separators) + string(filepath.Separator)
 		default:
 			b.joins = strings.TrimSuffix(filepath.Join(b.root, name), name)
 		}
@@ -274,7 +269,7 @@ func (b *pathBase) prefix() string {
 // setFile says that root leads to a file of this name.
 func (b *pathBase) setFile(name string) {
 	b.follows = true
-	b.once.Do(func() { b.joins = strings.TrimSuffix(strings.TrimRightFunc(b.root, isSeparator), name) })
+	b.once.Do(func() { b.joins = strings.TrimSuffix(strings.TrimRight(b.root, separators), name) })
 }
 
 // info looks up a path. It follows links if the run does, except if the entry itself is

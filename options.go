@@ -436,11 +436,14 @@ func (o *Options) validate(root string) error {
 	if o.MaxDepth < 0 {
 		bad("Options.MaxDepth is %d: want a depth from 1, or 0 for no limit", o.MaxDepth)
 	}
-	for name, isSet := range o.aboutListings() {
+	aboutListings := func(name string, isSet bool) {
 		if isSet && o.Files != nil {
 			bad("Options.%s is about listings and cannot be combined with Options.Files", name)
 		}
 	}
+	aboutListings("MaxDepth", o.MaxDepth != 0)
+	aboutListings("OneFilesystem", o.OneFilesystem)
+	aboutListings("Symlinks", o.Symlinks == SymlinksFollow)
 	if o.ReadSize < NoRead {
 		bad("Options.ReadSize is %d: want a size in bytes, 0 for whole files, or NoRead", o.ReadSize)
 	}
@@ -506,14 +509,6 @@ func (o *Options) validate(root string) error {
 		bad("Options.Workers is %d: want at most %d", o.Workers, workersLimit)
 	}
 	return errors.Join(wrong...)
-}
-
-// aboutListings yields the options that have no meaning for Files, and whether
-// each is set.
-func (o *Options) aboutListings() iter.Seq2[string, bool] {
-	return func(yield func(string, bool) bool) {
-		_ = yield("MaxDepth", o.MaxDepth != 0) && yield("OneFilesystem", o.OneFilesystem) && yield("Symlinks", o.Symlinks == SymlinksFollow)
-	}
 }
 
 // validateStream reports options that Stream and Walk do not support.

@@ -27,7 +27,7 @@ import (
 //	diskOrder.mu      the directories and the files that are not begun
 //	givenSource.mu    the names of Options.Files that no worker has taken
 //	pace.Disk.mu      how many requests are made of a disk, and who waits
-//	coldMode.mu       the windows that no worker has
+//	coldMode.mu       changes of the state; the windows that no worker has
 //	resultBuffer.mu   the results of a Stream or Walk; senders wait for room
 //	links.mu          the directories entered, with SymlinksFollow
 //	dirCache.mu       the nodes' directories, pins and references
@@ -427,9 +427,7 @@ func (r *run) finish(start time.Time) {
 	defer r.dirs.closeAll(r.root)
 	total := r.total()
 	for _, w := range r.workers {
-		if w != nil {
-			w.retire()
-		}
+		w.retire()
 	}
 	r.cold.close()
 	r.memory.Close()

@@ -303,9 +303,9 @@ func (w *worker) openOnce(n *node) error {
 		_, err := w.dirs.acquire(n)
 		return 1, err
 	}
-	if n.isRoot() {
-		_, err := acquire()
-		return err
+	if n.isRoot() { // which is open
+		_, _ = acquire()
+		return nil
 	}
 	return w.cold.await(w.ctx, &w.latency, &w.latency.opens, func() directory { return n.dir }, acquire)
 }

@@ -20,14 +20,7 @@ func (b *givenBacklog) admit(w *worker, j *job) verdict {
 	return verdict{}
 }
 
-func (b *givenBacklog) open(w *worker, j *job) error {
-	_, err := w.dirs.acquire(j.node)
-	return err
-}
-
 func (b *givenBacklog) inspect(*worker, *job) verdict { return verdict{} }
-
-func (b *givenBacklog) refuse(*worker, *job, verdict) {}
 
 func (b *givenBacklog) list(s *scanner) (more bool) {
 	w := s.w

@@ -2,7 +2,6 @@ package fileproc
 
 import (
 	"cmp"
-	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -62,7 +61,7 @@ type linkSet struct {
 	final bool
 }
 
-func (s *linkSet) open() (directory, error) { return linkDir{s}, s.resolve() }
+func (s *linkSet) open() (directory, error) { return linkDir{linkSet: s}, s.resolve() }
 
 func (s *linkSet) leadsTo() (target, bool) { return target{}, false }
 
@@ -291,15 +290,12 @@ func (l *links) insert(id identity) bool {
 }
 
 // A linkDir is the directory of a linkSet's node: its entries are the links' targets.
-type linkDir struct{ *linkSet }
+type linkDir struct {
+	*linkSet
+	directory // nil: foundLinks lists it, and each directory among the targets has a node of its own
+}
 
 var _ directory = linkDir{}
-
-func (d linkDir) list(*listing) (bool, error) { return false, nil } // see foundLinks.list
-
-func (d linkDir) openDir(names.Name) (directory, error) {
-	return nil, &sys.Error{Op: "openat", Err: errors.ErrUnsupported} // each has a node of its own
-}
 
 func (d linkDir) open(name names.Name, spare content.File) (content.File, error) {
 	return targetOf(d, name, func(parent directory, name names.Name) (content.File, error) { return parent.open(name, spare) })
