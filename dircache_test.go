@@ -699,6 +699,9 @@ func TestOnDirComesBeforeTheOpen(t *testing.T) {
 	}
 	require.NoError(t, ForEach(t.Context(), "root", opts, func(*File) error { return nil }))
 	require.Equal(t, []string{"OnDir .", "open root", "OnDir d", "open d", "OnDir d/e", "open e"}, order)
+	opts.Files, order = slices.Values([]string{"a"}), nil
+	require.NoError(t, ForEach(t.Context(), "root", opts, func(*File) error { return nil }))
+	require.Equal(t, []string{"open root"}, order, "nothing is listed")
 }
 
 // As many as the limit stay open beside those that are in use, and one that cannot be identified is no reason to keep another.

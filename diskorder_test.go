@@ -567,3 +567,37 @@ func TestMemoryOfWindows(t *testing.T) {
 	require.NoError(t, out.err)
 	require.NotEmpty(t, out.run.disk.spare)
 }
+
+// Files that are sorted and may be given are at least one window, however many of each chunk are gone.
+func TestDiskOrderPromisesAWindowOfSeveralChunks(t *testing.T) {
+	const chunk = 1000
+	sortChunks(t, chunk)
+	q := &diskOrder{cold: new(coldMode)}
+	q.cold.setOn(true)
+	inodes := make([]uint64, statFrom*chunk)
+	for i := range inodes {
+		inodes[i] = uint64(i%chunk*statFrom + i/chunk) // each chunk has some of the first
+	}
+	q.addFiles(&node{}, true, make([]names.Name, len(inodes)), inodes)
+	windows := 0
+	for {
+		promised := q.pending(1, 2)
+		b, _ := q.take(1, 2)
+		require.Equal(t, b != nil, promised > 0)
+		if b == nil {
+			break
+		}
+		windows++
+	}
+	require.Greater(t, windows, 2)
+}
+
+// The bound is reached, not passed.
+func TestDiskOrderDrainsAtTheBound(t *testing.T) {
+	testtree.Set(t, &maxListedAhead, dirCost+fileCost+1)
+	for _, withheld := range []int{-1, 0} {
+		q := &diskOrder{cold: new(coldMode), withheld: withheld}
+		q.addFiles(&node{}, false, make([]names.Name, 1), make([]uint64, 1))
+		require.Equal(t, withheld == 0, q.batchesFirst())
+	}
+}

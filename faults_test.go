@@ -747,6 +747,7 @@ func TestErrorsOfAnEntry(t *testing.T) {
 	}
 	require.False(t, isEntryError(errBroken))
 	require.False(t, isEntryError(nil))
+	require.Equal(t, errBroken, (&node{given: true}).givenError("a", errBroken))
 }
 
 // Files about which hooks.Unchanged is asked are read in the order of the listing, all those of a batch together.
@@ -775,6 +776,9 @@ func TestFaultsWindowOfADirectoryThatIsGone(t *testing.T) {
 		r := rest{f.w, &batch{node: &gone, entries: []names.Name{f.name}}, 0}
 		r.OpenIn(scarceWindow{}, 1)
 		require.EqualValues(t, pinNone, f.w.pin.state.Load())
+		_, files, err := r.Use(1)
+		require.ErrorIs(t, err, ErrChanged)
+		require.Empty(t, files)
 		return nil
 	})
 	require.NoError(t, out.err)
@@ -829,6 +833,27 @@ func TestFaultsDeviceOfALinkedDirectory(t *testing.T) {
 			require.Empty(t, failed)
 			require.Equal(t, []string{"t", "t/u", "link", "link/f"}, got)
 		}
+	}
+}
+
+// A directory that Walk does not yield is one failure, also if it is too deep to be listed.
+func TestFaultsOfADirectoryThatIsTooDeep(t *testing.T) {
+	for _, depth := range []int{1, 0} {
+		w := &world{root: folder("", folder("a"), folder("b", file("c", "")))}
+		w.find("b").statErr = errBroken
+		var got []string
+		failed := 0
+		for e, err := range Walk(t.Context(), "root", Options{Stat: true, MaxDepth: depth, openRoot: w.openRoot}) {
+			if err != nil {
+				require.ErrorIs(t, err, errBroken)
+				failed++
+				continue
+			}
+			got = append(got, e.Rel())
+		}
+		require.Equal(t, []string{"a"}, got)
+		require.Equal(t, 1, failed)
+		require.Zero(t, w.open)
 	}
 }
 

@@ -990,6 +990,10 @@ func TestRetryAside(t *testing.T) {
 			start = time.Now()
 			require.Equal(t, content.ErrNeedsSlot, w.retryAside(time.Minute, isBroken, func() error { return content.ErrNeedsSlot }))
 			require.Equal(t, 40*time.Second, time.Since(start).Truncate(time.Second))
+			w.isAside, w.short = false, new(shortage)
+			require.Equal(t, errBroken, w.retryAside(time.Second, isBroken, func() error { return errBroken }))
+			require.False(t, w.isAside, "another worker would need descriptors, too")
+			w.isAside, w.short = true, nil
 			return nil
 		}))
 		start = time.Now()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/fileproc/fileproc/internal/gitignore"
 	"github.com/fileproc/fileproc/internal/names"
 	"github.com/stretchr/testify/require"
 )
@@ -58,5 +59,28 @@ func TestShardsAreOfOneSize(t *testing.T) {
 	}
 	for i, n := range parts {
 		require.InEpsilon(t, paths/shards, n, 0.05, "part %d", i)
+	}
+}
+
+// The names of ignore files have ranks only if the caller asks for that, and .gitignore is read above root without being named.
+func TestRanksOfIgnoreFiles(t *testing.T) {
+	c := config{ignoreNames: []string{".ignore", ".gitignore", ".rgignore"}}
+	require.Empty(t, c.ignoredAbove())
+	require.Zero(t, c.ignoreRank(".rgignore"))
+	c.ignoreByName = true
+	require.Equal(t, []string{".ignore", ".rgignore"}, c.ignoredAbove())
+	require.Equal(t, 3, c.ignoreRank(".rgignore"))
+	require.Equal(t, 0, c.ignoreRank(""), "less than each")
+}
+
+// Patterns of another place apply to paths relative to it.
+func TestPatternsOfAnotherDirectory(t *testing.T) {
+	for above, want := range map[string]map[string]string{"": {"x/b": ""}, "x/": {"b": "", "x/b": ""}} {
+		w := &world{root: folder("", file("a", ""), file("b", ""), folder("x", file("a", ""), file("b", "")))}
+		opts := Options{hooks: hooks{Ignore: []*gitignore.List{gitignore.Parse([]byte("a\n/b\n"))}, IgnoreAbove: above}}
+		out := w.process(t.Context(), opts, nil)
+		require.NoError(t, out.err)
+		require.Equal(t, want, out.got, above)
+		w.requireSound(t, out)
 	}
 }

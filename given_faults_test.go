@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -930,4 +931,31 @@ func TestFilesNoLookAtLinksAfterAStop(t *testing.T) {
 			require.Zero(t, w.open)
 		})
 	}
+}
+
+// A mark that a look finds behind a file is no failure: there is none.
+func TestFilesMarkBehindAFile(t *testing.T) {
+	w := &world{root: folder("", folder("d", file("a", ""), file(".mark", "")))}
+	w.find("d/.mark").statErr = syscall.ENOTDIR
+	out := w.process(t.Context(), Options{SkipMarked: []string{".mark"}, Files: slices.Values([]string{"d/a"})}, nil)
+	require.NoError(t, out.err)
+	require.Equal(t, map[string]string{"d/a": ""}, out.got)
+	require.Zero(t, out.report.Failed)
+}
+
+// Names of which the end of the run keeps a worker from judging their directory are neither skipped nor visited.
+func TestFilesThatNobodyJudges(t *testing.T) {
+	r := newRun(t.Context(), config{workers: 1, mayGrow: true}, callbacks{selectDir: func(*worker, *node, string) bool { return true }}, nil)
+	w := r.startWorker(1) // which has no slot
+	r.stop(errBroken)
+	d := r.root.child(names.New("d"), 0)
+	g := &givenNames{node: &d, up: &givenNames{node: r.root}, files: [][]names.Name{{names.New("a")}}}
+	require.Equal(t, untold, w.askSelectDir(&d))
+	g.refuse(w, nil, untold)
+	require.Zero(t, w.counts)
+	g.judged, g.err = true, errStopped
+	s := spanMaker{w: w}
+	s.addFiles(&givenItem{in: g, files: []names.Name{names.New("a")}})
+	require.Empty(t, s.spans)
+	w.retire()
 }

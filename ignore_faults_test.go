@@ -363,3 +363,23 @@ func TestFaultsOfARepositoryReopened(t *testing.T) {
 		})
 	}
 }
+
+// A failure of a file that says what is ignored can be told from that of another file.
+func TestFaultsOfARule(t *testing.T) {
+	w := &world{root: folder("", file(".ignore", "", opening(errBroken, errBroken)), file("a", "", opening(errBroken)))}
+	ofRules := 0
+	opts := Options{IgnoreFiles: []string{".ignore"}, SkipHidden: true}
+	opts.OnError = func(err error) error {
+		require.ErrorIs(t, err, errBroken)
+		require.Equal(t, strings.HasSuffix(err.(*Failure).Path, ".ignore"), isOfRule(err))
+		if isOfRule(err) {
+			ofRules++
+		}
+		return nil
+	}
+	out := w.process(t.Context(), opts, nil)
+	require.NoError(t, out.err)
+	require.EqualValues(t, 2, out.report.Failed)
+	require.Equal(t, 1, ofRules)
+	require.False(t, isOfRule(errBroken))
+}

@@ -56,6 +56,9 @@ func TestOpenErrorOfAnotherKind(t *testing.T) {
 		require.ErrorIs(t, fd.openError(names.New("f"), err, 0), ErrChanged)
 	}
 	require.NotErrorIs(t, fd.openError(names.New("f"), unix.EIO, 0), ErrChanged)
+	err = fd.openError(names.New("f"), unix.EIO, fs.ModeDir)
+	require.ErrorIs(t, err, ErrChanged)
+	require.ErrorIs(t, err, unix.EIO)
 }
 
 // A read that fails behind what the page cache gave leaves its position, and an open of what is no longer there its reason.
@@ -91,6 +94,21 @@ func TestOpenToSearch(t *testing.T) {
 		_, err := d.(searchable).openDirToSearch(names.New(name))
 		require.ErrorIs(t, err, ErrChanged, name)
 	}
+	_, err = root.openFile(names.New("d"), "d")
+	require.ErrorIs(t, err, ErrChanged, "it is no regular file")
+	_, err = searched(nil, errBroken)
+	require.Equal(t, errBroken, err)
+	f, err := unix.Open(filepath.Join(dir, "d", "f"), unix.O_RDONLY, 0)
+	require.NoError(t, err)
+	_, err = searched(root.(fdBackend).newDir(f, "f"), nil)
+	require.ErrorIs(t, err, unix.ENOTDIR)
+	require.Equal(t, unix.EBADF, unix.Fstat(f, new(unix.Stat_t)), "it is closed")
+	one, err := root.identity()
+	require.NoError(t, err)
+	other, err := d.identity()
+	require.NoError(t, err)
+	require.True(t, one.same(one))
+	require.False(t, one.same(other))
 }
 
 // A file that its file system always calls ready is not read again at once. Another has been waited for already.

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"io"
 	"io/fs"
 	"math"
 	"math/rand"
@@ -836,8 +837,9 @@ func TestReadDirInHalvesOnlyIfLong(t *testing.T) {
 	_, err := ReadDir(dir)
 	require.NoError(t, err)
 	require.Len(t, calls, 1, "there is no second processor")
+	runtime.GOMAXPROCS(2)
 	for _, typ := range []int64{unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC} {
-		p := part{dir: &linuxDir{fdDir: fdDir{fd: -1}}}
+		p := part{dir: &linuxDir{fdDir: fdDir{fd: -1}, at: 1 << 40}}
 		p.dir.typ.Store(typ)
 		require.Nil(t, p.halve(), "there is no such descriptor")
 		require.Zero(t, p.dir.end)
@@ -863,4 +865,107 @@ func TestDiskOf(t *testing.T) {
 		require.Equal(t, want, diskOf(d), "%#x", typ)
 	}
 	require.Equal(t, content.Dir{}, diskOf(nil))
+}
+
+// A directory is halved where its positions allow that, if enough is left, and if the system opens it again and takes the position.
+func TestWhereADirectoryIsHalved(t *testing.T) {
+	open := func(path string, typ, at, end int64) *linuxDir {
+		d, err := openRoot(path)
+		require.NoError(t, err)
+		t.Cleanup(d.close)
+		d.(*linuxDir).typ.Store(typ)
+		d.(*linuxDir).at, d.(*linuxDir).end = at, end
+		return d.(*linuxDir)
+	}
+	halves := func(d *linuxDir, least int64) bool {
+		lowest, err := unix.Dup(d.fd)
+		require.NoError(t, err)
+		unix.Close(lowest)
+		latter, ok := d.halve(least)
+		if ok {
+			latter.close()
+		}
+		again, err := unix.Dup(d.fd)
+		require.NoError(t, err)
+		unix.Close(again)
+		require.Equal(t, lowest, again, "no descriptor is left open")
+		return ok
+	}
+	dir := t.TempDir()
+	const ext4, far = unix.EXT4_SUPER_MAGIC, 1 << 40
+	require.True(t, halves(open(dir, ext4, far, 0), 0))
+	require.True(t, halves(open(dir, ext4, math.MaxUint32+1, 0), 0))
+	require.False(t, halves(open(dir, ext4, math.MaxUint32, 0), 0), "small positions are no hashes of 63 bits")
+	require.False(t, halves(open(dir, unix.TMPFS_MAGIC, far, 0), 0))
+	require.True(t, halves(open(dir, ext4, far, far+2), 0))
+	require.False(t, halves(open(dir, ext4, far, far+1), 0), "there is no position between")
+	require.False(t, halves(open("/proc", ext4, far, 0), 0), "which has no such position")
+	d := open(dir, unix.XFS_SUPER_MAGIC, 0, 0)
+	s, err := sys.Fstat(d.fd)
+	require.NoError(t, err)
+	if s.Size >= 16 {
+		size := s.Size / 8 * 8
+		require.False(t, halves(d, s.Size+1))
+		require.Equal(t, size == s.Size, halves(d, s.Size))
+	}
+}
+
+// A part asks for little at a time, and after each call that waits lets its worker do something else. What fails is said.
+func TestPartsThatWaitOrFail(t *testing.T) {
+	t.Cleanup(func() { getdents64 = unix.Getdents })
+	f, err := os.CreateTemp(t.TempDir(), "") // has a position
+	require.NoError(t, err)
+	defer f.Close()
+	for slow, calls := range map[time.Duration]int{-time.Hour: 1, time.Hour: (listingSize/2 + 24) / 24} {
+		testtree.Set(t, &knobs.SlowCall, slow)
+		d, made := &linuxDir{fdDir: fdDir{fd: int(f.Fd())}, begun: true, waits: true, end: 100}, 0
+		getdents64 = func(_ int, buf []byte) (int, error) {
+			require.Len(t, buf, shortCall)
+			made++
+			clear(buf[:24])
+			buf[8], buf[16], buf[18], buf[19] = 1, 24, dirent.Regular, 'f'
+			return 24, nil
+		}
+		more, err := d.list(new(listing))
+		require.NoError(t, err)
+		require.True(t, more)
+		require.Equal(t, calls, made)
+		_, err = d.getdents(make([]byte, shortCall), func(dirent.Record) error { return io.EOF })
+		require.Equal(t, io.EOF, err)
+	}
+	d := &linuxDir{fdDir: fdDir{fd: -1}, at: 7, end: 1}
+	var failure *sys.Error
+	_, err = d.getdents(make([]byte, shortCall), func(dirent.Record) error { panic("it is of another part, or not") })
+	require.ErrorAs(t, err, &failure)
+	require.Equal(t, &sys.Error{Op: "lseek", Err: unix.EBADF}, failure)
+	require.Equal(t, failure, d.beginAgain(nil))
+	w := new(wholeListing)
+	require.NoError(t, w.listMore(d, nil))
+	require.Equal(t, failure, w.err)
+	d.fd = int(f.Fd())
+	getdents64 = func(int, []byte) (int, error) { return -1, unix.EIO }
+	behind, err := d.isBehindEnd(dirent.Record{Off: 20})
+	require.ErrorIs(t, err, unix.EIO)
+	require.False(t, behind)
+	at, err := f.Seek(0, io.SeekCurrent)
+	require.NoError(t, err)
+	require.EqualValues(t, 7, at, "the call may be made again")
+}
+
+// ReadDir looks up a type that the listing does not have. An entry that is gone by then is left out.
+func TestReadDirOfUnknownTypes(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "d"), 0o700))
+	d, err := openRoot(dir)
+	require.NoError(t, err)
+	p := part{dir: d.(*linuxDir), name: &dir}
+	for _, name := range []string{"none", "d"} {
+		require.NoError(t, p.addRecord(dirent.Record{Name: []byte(name), Type: dirent.Unknown}))
+	}
+	require.Len(t, p.block, 1)
+	require.True(t, p.block[0].IsDir())
+	require.ErrorIs(t, p.addRecord(dirent.Record{Name: []byte("a/b")}), fs.ErrInvalid)
+	d.close()
+	p.dir.fd = -1
+	require.ErrorIs(t, p.add(listedEntry{name: []byte("d"), typ: sys.TypeUnknown}), unix.EBADF)
 }

@@ -458,6 +458,18 @@ func TestOrderedBegunAnew(t *testing.T) {
 		q.add(j, scanResult{state: scanAgain})
 		require.Zero(t, q.begun)
 	}
+	_, j := q.take(2, 2)
+	require.Nil(t, j, "as many as may be are partly listed")
+	require.Zero(t, q.pending(2, 2))
+	require.Equal(t, 1, q.pending(1, 2))
+}
+
+// A worker that has sent a file's result does not lock the queue for the file once more.
+func TestOrderedLocksOnceForAResult(t *testing.T) {
+	q := newOrdered(1)
+	q.mu.Lock()
+	q.visited(&position{sent: true})
+	q.mu.Unlock()
 }
 
 // TestOrderedGoesOnBehindSkippedFiles: a file without a result takes no room in the window.

@@ -452,6 +452,7 @@ func TestRunIsMadeOfItsOptions(t *testing.T) {
 			require.Zero(t, r.pool.level)
 		}
 	}
+	require.NoError(t, (&Options{Workers: workersLimit}).validate("."))
 }
 
 // Where a worker reads ahead, and what: content only if no callback is to be asked about each file first, no metadata is to be that of
@@ -1338,4 +1339,14 @@ func TestPoolKeepsItsWorkersWhileLinksAreResolved(t *testing.T) {
 		require.Equal(t, 4, c.pool.started)
 		require.Equal(t, 2*visit, time.Since(start).Truncate(time.Millisecond))
 	})
+}
+
+// A partly listed directory comes after the queue's batches while these are to come first, and is not forgotten.
+func TestPoolListsOnWhenBatchesCameFirst(t *testing.T) {
+	c := newCrew(oneDirectory(1), 1, 3)
+	c.dirs.stack, c.dirs.draining = nil, true
+	c.pool.paused = []*job{jobFor("a", 1)}
+	b, j := c.pool.pick()
+	require.Nil(t, b)
+	require.Equal(t, "a", j.node.name.String())
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/fileproc/fileproc/internal/content"
+	"github.com/fileproc/fileproc/internal/names"
+	"github.com/fileproc/fileproc/internal/sys"
 	"github.com/stretchr/testify/require"
 )
 
@@ -366,4 +368,60 @@ func TestRemote(t *testing.T) {
 		require.Len(t, got, 1-int(c.skipped))
 		require.Equal(t, c.skipped, report.Skipped[SkippedRemote])
 	}
+}
+
+// listedDir is a directory whose listing has metadata, of the file a alone.
+type listedDir struct{ directory }
+
+func (listedDir) listedStat(name names.Name) (sys.Stat, bool) {
+	return sys.Stat{Size: 42}, name.String() == "a"
+}
+
+// Metadata of the listing are those of a File, unless what is true now is wanted. A later look finds that or says why not.
+func TestMetadataOfTheListing(t *testing.T) {
+	for _, isAsked := range []bool{false, true} {
+		w := &world{root: folder("", file("a", "alpha"), file("b", "beta"))}
+		opts := Options{openRoot: func(root string) (directory, error) {
+			d, err := w.openRoot(root)
+			return listedDir{d}, err
+		}}
+		if isAsked {
+			opts.hooks.Unchanged = func(*File) bool { return false }
+		}
+		require.NoError(t, ForEach(t.Context(), "root", opts, func(f *File) error {
+			s, err := f.Stat()
+			require.NoError(t, err)
+			require.Equal(t, map[string]int64{"a": 42, "b": 4}[f.Name()] == s.Size, !isAsked || f.Name() == "b")
+			now, err := f.restat()
+			require.NoError(t, err)
+			require.EqualValues(t, len(f.Data()), now.Size)
+			w.find(f.Name()).statErr = errBroken
+			_, err = f.restat()
+			require.Equal(t, &fs.PathError{Op: "fstatat", Path: f.Path(), Err: errBroken}, err)
+			return nil
+		}))
+	}
+}
+
+// A root that is a file has one handle. Others are opened by its path, and whatever is no regular file is closed.
+func TestHandlesOfARootThatIsAFile(t *testing.T) {
+	w := &world{root: folder("", file("f", ""))}
+	open := func() *worldFile { w.open++; return &worldFile{w: w, o: w.root.kids[0]} }
+	_, err := newSoleFile("f", open(), sys.Stat{Mode: fs.ModeDevice}, nil)
+	require.ErrorContains(t, err, "neither a directory nor a regular file")
+	require.Zero(t, w.open)
+	d, err := newSoleFile("f", open(), sys.Stat{}, func() (fs.File, error) { return nil, errBroken })
+	require.NoError(t, err)
+	_, err = d.openDir(names.New("f"))
+	require.Equal(t, errNotDirectory, err)
+	_, err = d.openDir(names.Dot)
+	require.ErrorIs(t, err, errBroken)
+	h, err := d.open(names.New("f"), nil)
+	require.NoError(t, err)
+	h.Close()
+	require.Equal(t, 1, w.open, "the handle stays open")
+	_, err = d.open(names.New("f"), nil)
+	require.ErrorIs(t, err, errBroken)
+	d.close()
+	require.Zero(t, w.open)
 }

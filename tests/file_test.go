@@ -451,6 +451,7 @@ func TestEntryIsADirEntry(t *testing.T) {
 	require.NoError(t, err)
 	_, err = fileproc.Entry{}.Info()
 	require.ErrorIs(t, err, fs.ErrInvalid)
+	require.Empty(t, fileproc.Entry{}.Path())
 }
 
 // TestFileUnchanged: each change is seen that metadata or content show, whatever fn got of a file.

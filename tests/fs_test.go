@@ -608,3 +608,40 @@ func TestFSWithAFIFO(t *testing.T) {
 		}
 	}
 }
+
+// unknownFile is a file without metadata, and endlessFile one that never gives anything.
+type (
+	unknownFile struct{ fs.ReadDirFile }
+	endlessFile struct{ fs.File }
+)
+
+func (unknownFile) Stat() (fs.FileInfo, error) { return nil, fs.ErrPermission }
+func (unknownFile) Read([]byte) (int, error)   { return 0, io.EOF }
+func (endlessFile) Read([]byte) (int, error)   { return 0, nil }
+
+// What is opened counts if its metadata are unknown: a directory is listed, and a file fails, as one that never ends.
+func TestFSWithoutMetadata(t *testing.T) {
+	tree := fstest.MapFS{"a": {}, "d/x": {}, "e/y": {}}
+	lists := func(name string) fs.ReadDirFile {
+		f, err := tree.Open(name)
+		require.NoError(t, err)
+		return f.(fs.ReadDirFile)
+	}
+	open := 0
+	fsys := swapped{FS: tree, files: map[string]fs.File{".": unknownFile{lists(".")}, "d": unknownFile{lists("d")}, "e/y": unknownFile{lists("e")}}, open: &open}
+	got, err := fileproc.Process(t.Context(), ".", fileproc.Options{FS: fsys, Ordered: true}, relOf)
+	require.ErrorIs(t, err, fs.ErrPermission)
+	require.Equal(t, []string{"a", "d/x"}, got)
+	require.Zero(t, open)
+	file, err := tree.Open("a")
+	require.NoError(t, err)
+	fsys = swapped{FS: tree, files: map[string]fs.File{".": struct{ fs.File }{lists(".")}, "a": endlessFile{file}}, open: &open}
+	_, err = fileproc.Process(t.Context(), ".", fileproc.Options{FS: fsys}, relOf)
+	require.ErrorContains(t, err, "not a directory that can be listed")
+	require.Zero(t, open)
+	delete(fsys.files, ".")
+	got, err = fileproc.Process(t.Context(), ".", fileproc.Options{FS: fsys, Ordered: true}, relOf)
+	require.ErrorIs(t, err, io.ErrNoProgress)
+	require.Equal(t, []string{"d/x", "e/y"}, got)
+	require.Zero(t, open)
+}

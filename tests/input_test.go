@@ -33,6 +33,7 @@ func TestBadInput(t *testing.T) {
 		{name: "empty root", says: []string{"root is empty"}},
 		{name: "empty root in FS", opts: opts{FS: system}, says: []string{"root is empty"}},
 		{name: "NUL in root", root: "a\x00b", says: []string{"root", `a\x00b`, "NUL"}},
+		{name: "NUL first in root", root: "\x00", says: []string{"NUL"}},
 		{name: "NUL in root in FS", root: "a\x00b", opts: opts{FS: system}, says: []string{"root", `a\x00b`, "NUL"}},
 		{name: "root missing", root: missing, says: []string{missing}, is: fs.ErrNotExist},
 		{name: "root missing in FS", root: "missing", opts: opts{FS: system}, says: []string{"missing"}, is: fs.ErrNotExist},
@@ -58,7 +59,7 @@ func TestBadInput(t *testing.T) {
 		{name: "negative Shard", root: dir, opts: opts{Shards: 3, Shard: -1}, says: []string{"Shard is -1"}},
 		{name: "Shard without Shards", root: dir, opts: opts{Shard: 1}, says: []string{"Shard is 1", "0 to 0"}},
 		{name: "Workers without end", root: dir, opts: opts{Workers: 1 << 17}, says: []string{"Workers", "131072", "65536"}},
-		{name: "ignore files without a name", root: dir, opts: opts{IgnoreFiles: []string{"", ".", "..", "a\x00"}}, says: []string{`IgnoreFiles has ""`, `"."`, `".."`, `a\x00`}},
+		{name: "ignore files without a name", root: dir, opts: opts{IgnoreFiles: []string{"", ".", "..", "a\x00", "\x00b"}}, says: []string{`IgnoreFiles has ""`, `"."`, `".."`, `a\x00`, `\x00b`}},
 		{name: "malformed patterns", root: dir, opts: opts{Include: []string{"ok", "[a"}, Exclude: []string{"{a"}}, says: []string{`Include has the pattern "[a"`, `Exclude has the pattern "{a"`, "malformed"}},
 		{name: "braces that stand for too much", root: dir, opts: opts{Include: []string{strings.Repeat("{a,b}", 40)}}, says: []string{"braces", "more than 65536 patterns"}},
 		{name: "empty patterns", root: dir, opts: opts{Include: []string{""}, Exclude: []string{""}}, says: []string{`Include has the pattern "", which is empty`, `Exclude has the pattern "", which is empty`}},
@@ -100,6 +101,9 @@ func TestBadInput(t *testing.T) {
 	t.Run("nil fn", func(t *testing.T) {
 		_, err := fileproc.Process[int](t.Context(), dir, opts{}, nil)
 		require.ErrorContains(t, err, "fn is nil")
+		_, ordered := fileproc.Process[int](t.Context(), dir, opts{Ordered: true}, nil)
+		require.Equal(t, err, ordered)
+		require.Equal(t, err, fileproc.ForEach(t.Context(), dir, opts{}, nil))
 		n := 0
 		for v, streamErr := range fileproc.Stream[int](t.Context(), dir, opts{}, nil) {
 			require.Zero(t, v)
@@ -350,6 +354,12 @@ func TestRootIsFileOnce(t *testing.T) {
 	})
 	require.Equal(t, []string{"old"}, got)
 	require.ErrorIs(t, err, fileproc.ErrChanged)
+	opts.Select = func(f *fileproc.File) bool { return assert.NoError(t, os.Remove(f.Path())) }
+	_, err = fileproc.Process(t.Context(), filepath.Join(dir, "f"), opts, func(f *fileproc.File) (string, error) {
+		_, err := f.Open()
+		return string(f.Data()), err
+	})
+	require.ErrorIs(t, err, fs.ErrNotExist)
 }
 
 // TestRootIsNeither: a FIFO, a socket or a device as root is an error that says so, and does not hang.

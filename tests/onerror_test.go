@@ -332,6 +332,12 @@ func TestResultAndError(t *testing.T) {
 			require.Equal(t, []string{"last"}, got)
 			require.EqualValues(t, 1, report.Processed)
 			require.Empty(t, report.Skipped)
+			got = nil
+			for v, err := range fileproc.Stream(t.Context(), p.root, opts, last) {
+				require.NoError(t, err)
+				got = append(got, v)
+			}
+			require.Equal(t, []string{"last"}, got)
 		}
 	}
 }

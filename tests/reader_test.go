@@ -319,16 +319,34 @@ func (f seeklessFS) Open(name string) (fs.File, error) {
 	return struct{ fs.File }{file}, err
 }
 
+// A falseSeekFS has files whose Seek fails.
+type falseSeekFS struct{ seeklessFS }
+
+type falseSeeker struct{ fs.File }
+
+func (falseSeeker) Seek(int64, int) (int64, error) { return 0, fs.ErrInvalid }
+
+func (f falseSeekFS) Open(name string) (fs.File, error) {
+	file, err := f.seeklessFS.Open(name)
+	if _, isDir := file.(fs.ReadDirFile); err != nil || isDir {
+		return file, err
+	}
+	return falseSeeker{file}, nil
+}
+
 // TestReaderWithoutSeek reads what it cannot skip.
 func TestReaderWithoutSeek(t *testing.T) {
 	want := testtree.Content(200_000)
 	dir, _ := rooted(t, "f="+want)
-	for _, size := range []int{1, 32 << 10, 100_000} {
-		require.NoError(t, fileproc.ForEach(t.Context(), ".", fileproc.Options{ReadSize: size, FS: seeklessFS{os.DirFS(dir)}}, func(f *fileproc.File) error {
-			got, err := io.ReadAll(f.Reader())
-			require.Equal(t, want, string(got))
-			return err
-		}))
+	seekless := seeklessFS{os.DirFS(dir)}
+	for _, fsys := range []fs.FS{seekless, falseSeekFS{seekless}} {
+		for _, size := range []int{1, 32 << 10, 100_000} {
+			require.NoError(t, fileproc.ForEach(t.Context(), ".", fileproc.Options{ReadSize: size, FS: fsys}, func(f *fileproc.File) error {
+				got, err := io.ReadAll(f.Reader())
+				require.Equal(t, want, string(got))
+				return err
+			}))
+		}
 	}
 }
 

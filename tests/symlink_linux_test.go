@@ -32,6 +32,16 @@ func TestInvariant1AcrossMounts(t *testing.T) {
 	})
 }
 
+// A link may lead to the root of all.
+func TestSymlinkToTheRootOfAll(t *testing.T) {
+	root := t.TempDir()
+	require.NoError(t, os.Symlink("/", filepath.Join(root, "l")))
+	var report fileproc.Report
+	_, err := fileproc.Process(t.Context(), root, fileproc.Options{Symlinks: fileproc.SymlinksFiles, SymlinksOutside: true, Report: &report}, nameOf)
+	require.NoError(t, err)
+	require.Equal(t, map[fileproc.SkipReason]int64{fileproc.SkippedNotRegular: 1}, report.Skipped)
+}
+
 // acrossMounts mounts below root, in a mount namespace that ends with the process.
 func acrossMounts(t *testing.T, root string) {
 	in := func(rel string) string { return filepath.Join(root, rel) }
