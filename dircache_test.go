@@ -569,6 +569,8 @@ func TestDirCacheVictims(t *testing.T) {
 		c.open = slices.DeleteFunc(c.open, func(n *node) bool { return n == v })
 	}
 	require.Equal(t, []int{1, 3, 5, 2, 7, 6, 9, 4, 10, 8}, evicted)
+	c.open = []*node{{depth: 2, refs: 1}, {depth: 3, refs: 1}}
+	require.Equal(t, 2, c.victim().depth, "the walk is at the other")
 }
 
 // Directories in use do not count as those that stay open for later.

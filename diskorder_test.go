@@ -600,4 +600,16 @@ func TestDiskOrderDrainsAtTheBound(t *testing.T) {
 		q.addFiles(&node{}, false, make([]names.Name, 1), make([]uint64, 1))
 		require.Equal(t, withheld == 0, q.batchesFirst())
 	}
+	q := &diskOrder{cold: new(coldMode)}
+	q.cold.setOn(true)
+	q.withheld = fileCost // two directories fit
+	for range 3 {
+		q.addJob(jobFor("", 1))
+	}
+	require.Len(t, q.stack, 1)
+	q.takeJob()
+	q.takeJob()
+	q.takeJob()
+	q.addJob(jobFor("", 1))
+	require.Empty(t, q.stack)
 }

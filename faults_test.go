@@ -863,5 +863,6 @@ func TestWhatAMisnamedFileIs(t *testing.T) {
 		sys.Irregular(fs.ModeDir): "a directory, named without", sys.Irregular(fs.ModeSocket): "not a regular file: S", errBroken: "symbolic link: input/output error",
 	} {
 		require.ErrorContains(t, misnamed{err}, want)
+		require.ErrorIs(t, misnamed{err}, err)
 	}
 }

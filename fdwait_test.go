@@ -267,6 +267,13 @@ func TestRunsOpenIsZeroAtTheEnd(t *testing.T) {
 				})
 			}))
 		},
+		"of an FS, without descriptors": func(root string) {
+			require.NoError(t, ForEach(t.Context(), ".", Options{FS: os.DirFS(root)}, func(*File) error {
+				require.Equal(t, before, descriptors.RunsOpen.Load())
+				require.Equal(t, shared, descriptors.Holders.Len())
+				return nil
+			}))
+		},
 		"no root": func(root string) {
 			require.ErrorIs(t, ForEach(t.Context(), filepath.Join(root, "none"), Options{}, func(*File) error { return nil }), fs.ErrNotExist)
 		},

@@ -164,8 +164,8 @@ func (f *entryFilter) excludesBehind(n *node, name []byte) bool {
 	if !f.cfg.followDirs || len(f.exclude) == 0 {
 		return false
 	}
-	t, ok := n.behindLink(f.path.rel(n, name))
-	return ok && !t.outside && f.excludes(t.path)
+	t := n.behindLink(f.path.rel(n, name))
+	return !t.outside && f.excludes(t.path)
 }
 
 // ignores reports whether the ignore files of n and above leave out an entry.

@@ -258,10 +258,7 @@ func (f *fdFile) readOnce(p []byte) (int, error) {
 	if f.off == 0 { // not every file supports an offset
 		return unix.Read(f.fd, p)
 	}
-	n, err := 0, error(unix.EOPNOTSUPP)
-	if !f.dir.noCachedRead.Load() {
-		n, err = sys.ReadCached(f.fd, p, f.off)
-	}
+	n, err := sys.ReadCached(f.fd, p, f.off)
 	if err != nil {
 		n, err = unix.Pread(f.fd, p, f.off)
 	}

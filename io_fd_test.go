@@ -74,7 +74,10 @@ func TestFailuresOfADescriptor(t *testing.T) {
 	require.NoError(t, err)
 	d := &fdDir{fd: fd}
 	defer unix.Close(fd)
-	require.NotErrorIs(t, d.openError(names.New("none"), unix.EIO, 0), ErrChanged)
+	require.NotErrorIs(t, d.openError(names.New("none"), unix.EIO, fs.ModeDir), ErrChanged)
+	_, whole := f.Cached(make([]byte, 10))
+	require.False(t, whole)
+	require.False(t, f.dir.noCachedRead.Load(), "it says nothing of the file system")
 }
 
 // A directory of which only the right to search is wanted may have changed since it was found, like any other.
@@ -127,6 +130,19 @@ func TestWaitReadable(t *testing.T) {
 		_, err := unix.Write(p[1], []byte("text"))
 		require.NoError(t, err)
 	}
+}
+
+// What is interrupted at first may fail for another reason then.
+func TestInterruptBeforeAFailure(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := newAsideWorker(t, &world{root: folder("")})
+		errs := []error{unix.EINTR, unix.EINTR, errBroken}
+		require.Equal(t, errBroken, w.retryOnInterrupt(func() (err error) {
+			err, errs = errs[0], errs[1:]
+			return err
+		}))
+		w.retire()
+	})
 }
 
 // A read with a deadline ends without content when there is none, and with its error when there is one.

@@ -883,6 +883,8 @@ func TestWhereADirectoryIsHalved(t *testing.T) {
 		unix.Close(lowest)
 		latter, ok := d.halve(least)
 		if ok {
+			require.Equal(t, d.fileSystem(), latter.(*linuxDir).typ.Load())
+			require.Equal(t, d.end, latter.(*linuxDir).at)
 			latter.close()
 		}
 		again, err := unix.Dup(d.fd)
@@ -907,6 +909,10 @@ func TestWhereADirectoryIsHalved(t *testing.T) {
 		size := s.Size / 8 * 8
 		require.False(t, halves(d, s.Size+1))
 		require.Equal(t, size == s.Size, halves(d, s.Size))
+		require.True(t, halves(open(dir, unix.XFS_SUPER_MAGIC, 0, 0), 0))
+		d := open(dir, unix.XFS_SUPER_MAGIC, 0, 0)
+		require.True(t, halves(d, 0))
+		require.Equal(t, s.Size/8/2, d.end, "its last position follows from its size")
 	}
 }
 
@@ -950,6 +956,18 @@ func TestPartsThatWaitOrFail(t *testing.T) {
 	at, err := f.Seek(0, io.SeekCurrent)
 	require.NoError(t, err)
 	require.EqualValues(t, 7, at, "the call may be made again")
+	for name, want := range map[string]bool{"x": true, "y": false} { // the third entry, and the second at position 20, is x
+		positions := []byte{19, 20, 20, 21}
+		getdents64 = func(_ int, buf []byte) (int, error) {
+			clear(buf[:24])
+			buf[8], buf[16], buf[18], buf[19] = positions[0], 24, dirent.Regular, "abxc"[4-len(positions)]
+			positions = positions[1:] // behind that, none is asked for
+			return 24, nil
+		}
+		behind, err = d.isBehindEnd(dirent.Record{Off: 20, Name: []byte(name)})
+		require.NoError(t, err)
+		require.Equal(t, want, behind)
+	}
 }
 
 // ReadDir looks up a type that the listing does not have. An entry that is gone by then is left out.

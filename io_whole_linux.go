@@ -54,7 +54,7 @@ var wholeSize = 32 << 20
 type wholeListing struct {
 	entries  []listedEntry // to be given
 	names    names.Arena
-	seen     map[string]struct{} // the names of all entries, also of those that were given; nil when nothing is left
+	seen     map[string]struct{} // the names of all entries, also of those that were given
 	size     int                 // of all entries, in bytes of memory
 	midway   bool                // a listing is under way
 	listings int                 // listings that were begun
@@ -131,9 +131,7 @@ func (w *wholeListing) listMore(d recordLister, buf []byte) error {
 	if min(time.Since(ended[0]), time.Since(ended[1])) < coarseTime {
 		same = same && w.listings > 1 // another change may have left the times as they were
 	}
-	if w.over = same || w.listings == wholeTries; w.over {
-		w.seen = nil
-	}
+	w.over = same || w.listings == wholeTries
 	return nil
 }
 

@@ -83,17 +83,17 @@ func (n *node) belowLink() bool {
 }
 
 // behindLink returns what the entry of n with this path relative to root is without the
-// links above it. It returns false if there are none.
-func (n *node) behindLink(path string) (target, bool) {
+// links above it. It returns no path if there are none.
+func (n *node) behindLink(path string) target {
 	for up := n; up != nil; up = up.parent {
 		if up.way == nil {
 			continue
 		}
 		if t, ok := up.way.leadsTo(); ok {
-			return t.join(path[up.pathLen():]), true
+			return t.join(path[up.pathLen():])
 		}
 	}
-	return target{}, false
+	return target{}
 }
 
 // A target is what a link leads to.
@@ -250,6 +250,8 @@ type pathBase struct {
 // separators separate the names of a path of the system: on Windows a slash does too.
 const separators = "/" + string(filepath.Separator)
 
+func isSeparator(r rune) bool { return strings.ContainsRune(separators, r) }
+
 // prefix returns what each path begins with: root and a separator.
 func (b *pathBase) prefix() string {
 	b.once.Do(func() {
@@ -258,7 +260,7 @@ func (b *pathBase) prefix() string {
 		case b.fsys != nil:
 			b.joins = strings.TrimSuffix(path.Join(b.root, name), name)
 		case names.HasDotDot(b.root):
-			b.joins = strings.TrimRight(b.root, separators) + string(filepath.Separator)
+			b.joins = strings.TrimRightFunc(b.root, isSeparator) + string(filepath.Separator)
 		default:
 			b.joins = strings.TrimSuffix(filepath.Join(b.root, name), name)
 		}
@@ -269,7 +271,7 @@ func (b *pathBase) prefix() string {
 // setFile says that root leads to a file of this name.
 func (b *pathBase) setFile(name string) {
 	b.follows = true
-	b.once.Do(func() { b.joins = strings.TrimSuffix(strings.TrimRight(b.root, separators), name) })
+	b.once.Do(func() { b.joins = strings.TrimSuffix(strings.TrimRightFunc(b.root, isSeparator), name) })
 }
 
 // info looks up a path. It follows links if the run does, except if the entry itself is

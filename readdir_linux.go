@@ -150,7 +150,7 @@ func (p *part) add(l listedEntry) error {
 	}
 	if len(p.block) == cap(p.block) {
 		p.blocks = append(p.blocks, p.block)
-		p.block = make([]listedName, 0, min(max(16, 2*cap(p.block)), 1024))
+		p.block = make([]listedName, 0, min(16+2*cap(p.block), 1024))
 	}
 	p.block = append(p.block, e)
 	return nil

@@ -131,6 +131,10 @@ func TestResultBufferClearsWhatItReuses(t *testing.T) {
 	b.receive(first)
 	require.Nil(t, first[0].v)
 	require.Nil(t, first[1].v)
+	q := &orderedOutlet[*int]{ordered: newOrdered(1), closed: true}
+	first[0].v = new(int)
+	q.receive(first)
+	require.Nil(t, first[0].v)
 }
 
 func TestCollector(t *testing.T) {

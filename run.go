@@ -266,7 +266,7 @@ func (r *run) startProgress(start time.Time) (end func()) {
 // run does not start.
 func (r *run) open(w *worker) (ok bool, err error) {
 	if r.ctx.Err() != nil {
-		return false, context.Cause(r.ctx)
+		return false, nil // execute says why
 	}
 	if r.cfg.fsys == nil {
 		descriptors.Holders.Add(&r.dirs)
@@ -282,7 +282,6 @@ func (r *run) open(w *worker) (ok bool, err error) {
 	case err == errStopped:
 	case err != nil:
 		r.early(w, func() { w.foundFailedDir(r.root, err) })
-		return false, nil
 	case !r.rootIsFile():
 		for _, list := range r.cfg.ignoreLists {
 			r.root.ignore = r.root.ignore.PushAbove(r.cfg.ignoreAbove, list)
@@ -290,12 +289,11 @@ func (r *run) open(w *worker) (ok bool, err error) {
 		if r.cfg.gitIgnore {
 			r.early(w, func() { w.readGitRules(r.root) })
 		}
-		err = w.readIgnorePaths()
+		if err = w.readIgnorePaths(); err != errStopped {
+			return err == nil, err
+		}
 	}
-	if err == errStopped {
-		err = context.Cause(r.ctx)
-	}
-	return err == nil, err
+	return err == nil, nil
 }
 
 // early calls do before any worker runs. Do may report failures, and so OnError may panic.

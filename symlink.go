@@ -131,7 +131,7 @@ func linkTarget(b *pathBase, n *node, name string) string {
 		}
 	}
 	if t.path == "" {
-		t, _ = n.behindLink(n.relPath(name))
+		t = n.behindLink(n.relPath(name))
 	}
 	switch {
 	case t.path == "":

@@ -223,6 +223,7 @@ func TestSkipMarked(t *testing.T) {
 		}
 		require.Equal(t, want, got)
 		require.EqualValues(t, 2, report.Skipped[fileproc.SkippedMarked])
+		opts.OnSkip = func(e fileproc.Entry, _ fileproc.SkipReason) { require.Equal(t, "d", e.Path()) }
 		got, err = fileproc.Process(t.Context(), "d", opts, relOf)
 		require.NoError(t, err)
 		require.Empty(t, got, "root too")

@@ -323,6 +323,12 @@ func TestLinkTarget(t *testing.T) {
 	require.Equal(t, want, got)
 	require.Equal(t, map[string]string{"none": "", "out/none": "", "d/back": root, "ld": in("d/e")}, skipped)
 
+	exclude := opts
+	exclude.Exclude, exclude.OnSkip = []string{"**/outside/**"}, nil // which are no paths of what is in root
+	all, err := fileproc.Process(t.Context(), root, exclude, relOf)
+	require.NoError(t, err)
+	require.Len(t, all, len(want))
+
 	given, err := fileproc.Process(t.Context(), root, fileproc.Options{
 		Symlinks: fileproc.SymlinksFiles, SymlinksOutside: true, Ordered: true, Files: slices.Values([]string{"a", "chain", "d/up", "f"}),
 	}, func(f *fileproc.File) (string, error) { return f.LinkTarget(), nil })
