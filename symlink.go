@@ -2,6 +2,7 @@ package fileproc
 
 import (
 	"cmp"
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
