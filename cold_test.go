@@ -769,3 +769,21 @@ func TestFilesTakenTogether(t *testing.T) {
 	c.pace.LimitWindows(0)
 	require.Equal(t, filesAlone, c.together())
 }
+
+// Files have the device of their directory in the cold mode, and need none otherwise.
+func TestDeviceOfFilesOnADisk(t *testing.T) {
+	for _, cold := range []bool{false, true} {
+		testtree.Set(t, &knobs.AlwaysCold, cold)
+		for _, opts := range []Options{{}, {Files: slices.Values([]string{"d/a"})}} {
+			w := &world{root: folder("", folder("d", file("a", "")))}
+			w.find("d").device = 7
+			out := w.process(t.Context(), opts, func(f *File) error {
+				require.Equal(t, cold, f.node.device == 7)
+				return nil
+			})
+			require.NoError(t, out.err)
+			require.Len(t, out.got, 1)
+			w.requireSound(t, out)
+		}
+	}
+}

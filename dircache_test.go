@@ -231,6 +231,20 @@ func TestDirCacheWithoutIdentityStayOpen(t *testing.T) {
 	s.end(t)
 }
 
+// A directory without identity, which stays open anyway, takes no room from others.
+func TestDirCacheWithoutIdentityDoNotCount(t *testing.T) {
+	s := newStand(t, 1, row(2))
+	s.objectOf("n0").idErr = errBroken
+	for _, name := range []string{"n0", "n1"} {
+		s.mustPin(t, name)
+	}
+	s.release(s.node["n0"], 1, 0)
+	s.release(s.node["n1"], 1, 0)
+	require.True(t, s.node["n0"].noID)
+	require.NotNil(t, s.node["n1"].dir)
+	s.end(t)
+}
+
 // What kept a directory from being identified, such as an interrupt, may be over when it is next used.
 func TestDirCacheIdentityThatFailedOnce(t *testing.T) {
 	s := newStand(t, 0, row(1))

@@ -541,6 +541,10 @@ func TestQueuesLetGoOfWhatTheyGive(t *testing.T) {
 	_, taken := q.take(0, 1)
 	require.Equal(t, "b", taken.node.name.String())
 	require.Nil(t, q.stack[:2][1])
+	l := listing{}
+	l.add([]byte("a"), 0, 0)
+	l.reset()
+	require.Nil(t, l.entries[:1][0].name)
 	p := pool{paused: []*job{jobFor("a", 1)}}
 	require.NotNil(t, p.popPaused())
 	require.Nil(t, p.paused[:1][0])
@@ -579,6 +583,9 @@ func TestDiskOrderPromisesAWindowOfSeveralChunks(t *testing.T) {
 		inodes[i] = uint64(i%chunk*statFrom + i/chunk) // each chunk has some of the first
 	}
 	q.addFiles(&node{}, true, make([]names.Name, len(inodes)), inodes)
+	q.stack = []*job{jobFor("a", 1)}
+	_, j := q.take(0, 2)
+	require.NotNil(t, j, "a directory is listed meanwhile")
 	windows := 0
 	for {
 		promised := q.pending(1, 2)

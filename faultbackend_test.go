@@ -206,7 +206,7 @@ func (o *object) stat() sys.Stat {
 
 func (o *object) same(other identity) bool { return other == identity(o) }
 
-func (o *object) inode() (device, number uint64) { return 0, 0 }
+func (o *object) inode() (device, number uint64) { return o.device, 0 }
 
 func file(name, content string, faults ...func(*object)) *object {
 	o := &object{name: name, content: []byte(content)}

@@ -866,3 +866,19 @@ func TestWhatAMisnamedFileIs(t *testing.T) {
 		require.ErrorIs(t, misnamed{err}, err)
 	}
 }
+
+// Who wants to know of binary files gets each, without its content.
+func TestBinaryFilesAreTold(t *testing.T) {
+	w := &world{root: folder("", file("a", "a\x00b"), file("b", "text"))}
+	var told []string
+	opts := Options{Workers: 1, SkipBinary: true, hooks: hooks{OnBinary: func(f *File) {
+		require.Empty(t, f.Data())
+		told = append(told, f.Rel())
+	}}}
+	out := w.process(t.Context(), opts, nil)
+	require.NoError(t, out.err)
+	require.Equal(t, []string{"a"}, told)
+	require.Equal(t, map[string]string{"b": "text"}, out.got)
+	require.Equal(t, map[SkipReason]int64{SkippedBinary: 1}, out.report.Skipped)
+	w.requireSound(t, out)
+}

@@ -959,3 +959,20 @@ func TestFilesThatNobodyJudges(t *testing.T) {
 	require.Empty(t, s.spans)
 	w.retire()
 }
+
+// Below a directory that cannot be judged, nothing is asked.
+func TestFilesBelowWhatCannotBeJudged(t *testing.T) {
+	w := &world{root: folder("", folder("d", folder("e", file("a", ""))))}
+	w.find("d").openErr = []error{errBroken, errBroken, errBroken, errBroken}
+	var asked []string
+	opts := Options{Workers: 1, Ordered: true, IgnoreFiles: []string{".ignore"}, Files: slices.Values([]string{"d/e/a"}), openRoot: w.openRoot}
+	opts.SelectDir = func(e Entry) bool { asked = append(asked, e.Rel()); return true }
+	failed := 0
+	for _, err := range Stream(t.Context(), "root", opts, relOf) {
+		require.ErrorIs(t, err, errBroken)
+		failed++
+	}
+	require.Equal(t, 1, failed)
+	require.Equal(t, []string{"d"}, asked)
+	require.Zero(t, w.open)
+}

@@ -957,10 +957,11 @@ func TestPartsThatWaitOrFail(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 7, at, "the call may be made again")
 	for name, want := range map[string]bool{"x": true, "y": false} { // the third entry, and the second at position 20, is x
-		positions := []byte{19, 20, 20, 21}
+		positions, made := []byte{19, 20, 20, 21}[:map[bool]int{true: 3, false: 4}[want]], 0
 		getdents64 = func(_ int, buf []byte) (int, error) {
 			clear(buf[:24])
-			buf[8], buf[16], buf[18], buf[19] = positions[0], 24, dirent.Regular, "abxc"[4-len(positions)]
+			buf[8], buf[16], buf[18], buf[19] = positions[0], 24, dirent.Regular, "abxc"[made]
+			made++
 			positions = positions[1:] // behind that, none is asked for
 			return 24, nil
 		}
@@ -986,4 +987,19 @@ func TestReadDirOfUnknownTypes(t *testing.T) {
 	d.close()
 	p.dir.fd = -1
 	require.ErrorIs(t, p.add(listedEntry{name: []byte("d"), typ: sys.TypeUnknown}), unix.EBADF)
+}
+
+// That a file system has no reads from the page cache alone is known for a directory after one file.
+func TestReadsThatCannotBeCached(t *testing.T) {
+	fd, err := unix.Open("/proc/self/status", unix.O_RDONLY, 0)
+	require.NoError(t, err)
+	f := &fdFile{fd: fd, dir: new(fdDir)}
+	defer f.Close()
+	if _, err := sys.ReadCached(fd, make([]byte, 10), 0); err != unix.EOPNOTSUPP {
+		t.Skipf("a cached read of /proc gives %v", err)
+	}
+	n, whole := f.Cached(make([]byte, 10))
+	require.Zero(t, n)
+	require.False(t, whole)
+	require.True(t, f.dir.noCachedRead.Load())
 }

@@ -303,7 +303,7 @@ func (b *pathBase) path(n *node, name string) string {
 // entryPath returns the path of the entry name of n. The name of a File of NewFile may
 // be "".
 func (b *pathBase) entryPath(n *node, name string) string {
-	if p := n.join(b.prefix(), name); b.fsys != nil || filepath.Separator == '/' {
+	if p := n.join(b.prefix(), name); filepath.Separator == '/' || b.fsys != nil {
 		return p
 	}
 	return b.prefix() + filepath.FromSlash(n.relPath(name))

@@ -603,3 +603,19 @@ func TestOrderedWakesForTheNextSpan(t *testing.T) {
 	q.visited(&position{span: spans[0], file: 1})
 	require.False(t, q.waiting)
 }
+
+// A directory that is not listed does not keep back what comes behind it.
+func TestOrderedGoesOnBehindADirectoryThatIsTooDeep(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		const files = 2000 // more than workers may be ahead
+		w := &world{root: crowd(files, 0)}
+		w.root.kids = append(w.root.kids, folder("!", file("a", "")))
+		n := 0
+		for _, err := range Stream(t.Context(), "root", Options{Workers: 1, Ordered: true, MaxDepth: 1, openRoot: w.openRoot}, relOf) {
+			require.NoError(t, err)
+			n++
+		}
+		require.Equal(t, files, n)
+		require.Zero(t, w.open)
+	})
+}

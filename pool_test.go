@@ -1350,3 +1350,22 @@ func TestPoolListsOnWhenBatchesCameFirst(t *testing.T) {
 	require.Nil(t, b)
 	require.Equal(t, "a", j.node.name.String())
 }
+
+// Worker 1 is started later once, however often that is wanted, and a worker that waits is a reason not to have more of them.
+func TestPoolStartsOneLater(t *testing.T) {
+	c := newCrew(oneDirectory(1), 1, 3)
+	c.pool.maxWorkers, c.pool.maxGrown, c.dirs.stack = 4, 4, nil
+	c.pool.mu.Lock()
+	c.pool.delay()
+	first := c.pool.delayed
+	c.pool.delay()
+	require.Same(t, first, c.pool.delayed)
+	c.pool.mu.Unlock()
+	c.pool.idle = 1
+	c.pool.grow()
+	require.Equal(t, 1, c.pool.limit)
+	c.pool.idle = 0
+	c.pool.grow()
+	require.Equal(t, 4, c.pool.limit)
+	c.pool.wait()
+}

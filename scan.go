@@ -197,7 +197,7 @@ func (d foundDir) inspect(w *worker, j *job) verdict {
 		return err
 	})
 	var s sys.Stat
-	if !duplicate && err == nil && w.cfg.oneFilesystem && n.parent != nil {
+	if err == nil && w.cfg.oneFilesystem && n.parent != nil {
 		s, err = w.statDir(n.dir, names.Dot)
 	} else {
 		s.Device = w.device

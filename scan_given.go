@@ -104,7 +104,6 @@ func (g *givenNames) list(s *scanner) (more bool) {
 		s.addFile(name.Bytes(), name, 0, hint)
 		place++
 	}
-	g.files[0] = nil
 	g.files = g.files[1:]
 	return len(g.files) > 0
 }

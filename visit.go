@@ -113,7 +113,7 @@ func (w *worker) statFile(f *File, b *batch, i int) error {
 	if f.content.HasStat {
 		return nil
 	}
-	if !w.metadata.has(i) && !(w.cold.isOn() && w.cold.listAhead(b)) {
+	if !w.metadata.has(i) && !w.cold.listAhead(b) {
 		w.fetch(&w.metadata, w.metadata.warm, b, i)
 	}
 	if ok, _ := w.metadata.get(i, &f.content); ok {
@@ -230,7 +230,7 @@ func (w *worker) load(f *File, b *batch, i int) error {
 		return w.loadStat(f, b, i)
 	}
 	cold := w.cold.isOn()
-	if cold && w.cold.listAhead(b) {
+	if w.cold.listAhead(b) {
 		if w.stopped() {
 			return errStopped
 		}
