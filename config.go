@@ -39,7 +39,7 @@ type config struct {
 	maxDepth                   int              // 0: no limit
 	suffixes, include, exclude []string
 	ignoreNames, ignorePaths   []string // Options.IgnoreFiles; later elements take precedence
-	skipMarked                 []string
+	skipMarked, skipRootMarked []string // names of files that mark a directory below root, and root
 	gitIgnore                  bool
 	gitFS                      fs.FS  // where repositories are, see plumbing.Hooks; nil: the operating system's
 	gitRoot                    string // root's path for git; "" if that is root itself

@@ -187,18 +187,49 @@ func (w *worker) readIgnoreFiles(n *node, git bool, has func(name string) bool) 
 }
 
 func (w *worker) readIgnoreFile(n *node, name names.Name) bool {
+	return w.readRule(n, name, w.reader.Limited(gitrepo.MaxIgnoreFile), func(text []byte) {
+		dir, list := w.entryFilter.path.dir(n), gitignore.Parse(text)
+		ofRepo := name.String() == gitIgnoreFile && n.ignore.InRepository()
+		n.ignore = n.ignore.PushRanked(w.cfg.ignoreRank(name.String()), "", dir, ofRepo, list)
+	})
+}
+
+// readRule passes the content of a file of n to use. If the file cannot be read, that is a
+// failure, unless the file does not exist any more. ReadRule returns false if the run is stopped.
+func (w *worker) readRule(n *node, name names.Name, r content.Reader, use func(text []byte)) bool {
 	var c content.Content
-	r := w.reader.Limited(gitrepo.MaxIgnoreFile)
 	err := w.withDirAside(n, func(d directory) error { return readFile(&r, d, name, &c) })
 	switch {
 	case err == nil:
-		dir, list := w.entryFilter.path.dir(n), gitignore.Parse(c.Data)
-		ofRepo := name.String() == gitIgnoreFile && n.ignore.InRepository()
-		n.ignore = n.ignore.PushRanked(w.cfg.ignoreRank(name.String()), "", dir, ofRepo, list)
+		use(c.Data)
 	case err == errStopped, errors.Is(err, fs.ErrNotExist):
 	default:
 		w.foundFailedRule(w.failure(FailedFile, "open", n, name.String(), err))
 	}
 	r.Release()
 	return err != errStopped
+}
+
+// A file with the name cacheTag marks its directory only if it begins with cacheSignature:
+// the Cache Directory Tagging Specification, https://bford.info/cachedir/.
+const (
+	cacheTag       = "CACHEDIR.TAG"
+	cacheSignature = "Signature: 8a477f597d28d172789f06886806bc55"
+)
+
+// marks returns the names of files that mark n.
+func (c *config) marks(n *node) []string {
+	if n.parent == nil {
+		return c.skipRootMarked
+	}
+	return c.skipMarked
+}
+
+// hasCacheTag reports whether the file cacheTag of n marks n.
+func (w *worker) hasCacheTag(n *node) (has bool) {
+	defer w.pin.drop(&w.dirs)
+	r := w.reader.Limited(int64(len(cacheSignature)))
+	r.Truncate = true
+	w.readRule(n, w.arena.Add([]byte(cacheTag)), r, func(text []byte) { has = string(text) == cacheSignature })
+	return has
 }

@@ -122,6 +122,7 @@ type entryBuffer struct {
 	ignore  []string // names of ignore files
 	git     bool     // .git is among them, and Options.GitIgnore set
 	marked  bool     // a file of Options.SkipMarked is among them
+	tagged  bool     // it is one that must have cacheSignature
 }
 
 type bufferedEntry struct {

@@ -164,8 +164,10 @@ type Options struct {
 	// SkipMarked lists names of files that mark a directory, such as CACHEDIR.TAG
 	// or .nobackup. If a directory, root included, has a regular file of such a name,
 	// the run leaves out the directory with all its contents, and adds one to
-	// Report.Found and to Report.Skipped[SkippedMarked]. Only the listing shows the
-	// file, so [Walk] has already yielded the directory. Entries are kept in memory
+	// Report.Found and to Report.Skipped[SkippedMarked]. A CACHEDIR.TAG counts only if it
+	// begins with the signature of the Cache Directory Tagging Specification. With "*/" in
+	// front of a name, as in "*/go.mod", the file does not mark root. Only the listing shows
+	// the file, so [Walk] has already yielded the directory. Entries are kept in memory
 	// until their directory's listing ends.
 	SkipMarked []string
 
@@ -366,7 +368,7 @@ func (o *Options) config(root string, noFn bool) (config, error) {
 	}
 	c := config{
 		root: root, fsys: o.FS, files: o.Files, maxDepth: o.MaxDepth,
-		suffixes: o.Suffixes, include: o.Include, exclude: o.Exclude, skipMarked: o.SkipMarked, gitIgnore: o.GitIgnore, gitFS: o.FS, gitRoot: o.hooks.GitRoot,
+		suffixes: o.Suffixes, include: o.Include, exclude: o.Exclude, gitIgnore: o.GitIgnore, gitFS: o.FS, gitRoot: o.hooks.GitRoot,
 		ignoreByName: o.hooks.IgnoreByName, ignoreLists: o.hooks.Ignore, ignoreAbove: o.hooks.IgnoreAbove,
 		skipHidden: o.SkipHidden, skipBinary: o.SkipBinary, oneFilesystem: o.OneFilesystem,
 		shard: o.Shard, shards: o.Shards, ignoreCase: o.IgnoreCase,
@@ -381,6 +383,12 @@ func (o *Options) config(root string, noFn bool) (config, error) {
 		c.gitFS = o.hooks.GitFS
 	}
 	c.ignoreNames, c.ignorePaths = splitIgnoreFiles(o.IgnoreFiles)
+	for _, m := range o.SkipMarked {
+		name, belowRoot := names.Mark(m)
+		if c.skipMarked = append(c.skipMarked, name); !belowRoot {
+			c.skipRootMarked = append(c.skipRootMarked, name)
+		}
+	}
 	if c.workers == 0 {
 		c.workers = runtime.GOMAXPROCS(0)
 	}
@@ -488,8 +496,8 @@ func (o *Options) validate(root string) error {
 		}
 	}
 	for _, m := range o.SkipMarked {
-		if !names.Valid([]byte(m)) || strings.IndexByte(m, 0) >= 0 {
-			bad("Options.SkipMarked has %q: want the name of a file, without a slash", m)
+		if name, _ := names.Mark(m); !names.Valid([]byte(name)) || strings.IndexByte(name, 0) >= 0 {
+			bad("Options.SkipMarked has %q: want the name of a file, without a slash, or \"*/\" and a name", m)
 		}
 	}
 	for _, p := range o.Include {

@@ -68,9 +68,9 @@ func (w *worker) scanPart(j *job) scanResult {
 	*s = scanner{w: w, job: j, node: j.node, dir: j.node.dir, subs: s.subs[:0]}
 	more := j.phase == jobListing && from.list(s)
 	if j.buffer != nil && !more {
-		if j.phase == jobListing && (j.buffer.ignore != nil || j.buffer.git) {
+		if j.phase == jobListing && (j.buffer.ignore != nil || j.buffer.git || j.buffer.tagged) {
 			j.phase = jobBuffered
-			j.pause(&w.dirs) // reading the ignore files may have to wait
+			j.pause(&w.dirs) // reading files may have to wait
 			return scanResult{state: scanAgain}
 		}
 		s.classifyBuffer()
@@ -103,10 +103,17 @@ func (w *worker) makeReady(j *job, from lister) bool {
 	return true
 }
 
-// reopen reads the ignore files among j's buffered entries and then opens j's node. The
-// node is closed while it reads them: open, it would keep a descriptor during a wait for
-// another.
+// reopen reads the ignore files among j's buffered entries and then opens j's node, unless the
+// tag among them leaves it out. The node is closed while reopen reads: open, it would keep a
+// descriptor during a wait for another.
 func (w *worker) reopen(j *job) bool {
+	if j.buffer.tagged {
+		if w.hasCacheTag(j.node) {
+			w.foundSkipped(SkippedMarked, j.node, "", fs.ModeDir)
+			return false
+		}
+		w.counts.directories++
+	}
 	err := w.readIgnoreFiles(j.node, j.buffer.git, func(name string) bool { return slices.Contains(j.buffer.ignore, name) })
 	if err == nil {
 		err = w.open(j.node)
@@ -348,7 +355,7 @@ func (s *scanner) listDir() (more bool) {
 			w.foundFailedDir(n, err)
 		}
 		return false
-	case !more && s.parts.end():
+	case !more && s.parts.end() && (s.job.buffer == nil || !s.job.buffer.tagged): // else reopen counts it
 		w.counts.directories++
 	}
 	return more
@@ -429,7 +436,10 @@ func (s *scanner) add(e *listedEntry) {
 		b.ignore = append(b.ignore, string(name))
 	}
 	b.git = b.git || w.cfg.gitIgnore && string(name) == ".git"
-	b.marked = b.marked || typ == 0 && slices.Contains(w.cfg.skipMarked, string(name))
+	if typ == 0 && slices.Contains(w.cfg.marks(s.node), string(name)) {
+		b.tagged = b.tagged || string(name) == cacheTag
+		b.marked = b.marked || string(name) != cacheTag
+	}
 }
 
 // classifyBuffer classifies the entries that were buffered.

@@ -181,7 +181,8 @@ func (w *worker) judgeDir(n *node) (SkipReason, error) {
 		}
 		return err == nil && typ == 0
 	}
-	if slices.ContainsFunc(w.cfg.skipMarked, has) {
+	marks := func(name string) bool { return has(name) && (name != cacheTag || w.hasCacheTag(n)) }
+	if slices.ContainsFunc(w.cfg.marks(n), marks) {
 		return SkippedMarked, nil
 	}
 	return notSkipped, w.readIgnoreFiles(n, w.cfg.gitIgnore, has)

@@ -186,9 +186,10 @@ func (d *deletions) existence() *existence {
 func (d *deletions) selected(ctx context.Context, paths map[string]int, dirs *existence) []string {
 	tree := make(tree)
 	o := d.opts
+	marks := marksOf(o)
 	for rel := range paths {
 		// A file that marks its directory is never selected, and marks nothing once it is gone.
-		if !slices.Contains(o.SkipMarked, path.Base(rel)) {
+		if !slices.Contains(marks, path.Base(rel)) {
 			tree.add(rel, "")
 		}
 	}
@@ -203,7 +204,7 @@ func (d *deletions) selected(ctx context.Context, paths map[string]int, dirs *ex
 		hooks.GitFS, hooks.GitRoot = o.FS, d.root
 		dirs.addReal(tree, []string{dotGit, ".gitignore"}, "")
 	}
-	dirs.addReal(tree, o.SkipMarked, "")
+	dirs.addReal(tree, marks, "")
 	for _, name := range o.IgnoreFiles {
 		if !filepath.IsAbs(name) && !strings.HasPrefix(name, "../") {
 			// The ignore file gets another name: a file that is gone may be below a directory with this one.

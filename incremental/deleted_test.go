@@ -232,6 +232,7 @@ func TestGoneIsWhatTheOptionsSelect(t *testing.T) {
 		"IgnoreCase":  {Exclude: []string{"**/GONE.txt"}, IgnoreCase: true},
 		"SkipHidden":  {SkipHidden: true},
 		"SkipMarked":  {SkipMarked: []string{"MARK"}},
+		"below root":  {SkipMarked: []string{"*/MARK", "*/a"}},
 		"IgnoreFiles": {IgnoreFiles: []string{"ignore"}},
 		"at root":     {IgnoreFiles: []string{"conf/ignore"}},
 		"SelectDir":   {SelectDir: func(e fileproc.Entry) bool { return e.Name() != ".e" }},

@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/internal/names"
 )
 
 // A scope is what a run of a Session looks at.
@@ -60,7 +61,16 @@ func (sc *scope) dropNested() {
 // decides reports whether a file of the name of rel decides what is selected in its directory.
 func decides(o *fileproc.Options, rel string) bool {
 	name := path.Base(rel)
-	return slices.Contains(o.IgnoreFiles, name) || slices.Contains(o.SkipMarked, name) || o.GitIgnore && (name == ".gitignore" || name == dotGit)
+	return slices.Contains(o.IgnoreFiles, name) || slices.Contains(marksOf(o), name) || o.GitIgnore && (name == ".gitignore" || name == dotGit)
+}
+
+// marksOf returns the names of the files that o.SkipMarked is about.
+func marksOf(o *fileproc.Options) (all []string) {
+	for _, m := range o.SkipMarked {
+		name, _ := names.Mark(m)
+		all = append(all, name)
+	}
+	return all
 }
 
 // above returns the directories that lead to the scope.

@@ -921,7 +921,7 @@ func TestFilesAreJudgedAsListed(t *testing.T) {
 		opts := fileproc.Options{ReadSize: pick(r, 0, fileproc.NoRead), Workers: pick(r, 1, 2, 4), Ordered: r.IntN(2) == 0, GitIgnore: r.IntN(2) == 0,
 			SkipHidden: r.IntN(3) == 0, Symlinks: pick(r, fileproc.SymlinksSkip, fileproc.SymlinksFiles)}
 		opts.IgnoreFiles = pick(r, nil, []string{".ignore"}, []string{".gitignore", ".ignore"})
-		opts.SkipMarked = pick(r, nil, nil, []string{"CACHEDIR.TAG", ".nobackup"})
+		opts.SkipMarked = pick(r, nil, nil, []string{"CACHEDIR.TAG", ".nobackup"}, []string{"*/CACHEDIR.TAG", "*/.nobackup"})
 		opts.Exclude = pick(r, nil, nil, []string{"**/d1"}, []string{"e/**"})
 		opts.Suffixes = pick(r, nil, nil, []string{".md", ".txt"})
 		if r.IntN(3) == 0 {
@@ -1004,7 +1004,7 @@ func TestFilesBesideMarkersOfAnObjectStore(t *testing.T) {
 	for _, typ := range []fs.FileMode{0, fs.ModeIrregular, fs.ModeDir, fs.ModeNamedPipe} {
 		for _, ordered := range []bool{false, true} {
 			store := fstest.MapFS{
-				"a": {}, "marked/x": {}, "marked/CACHEDIR.TAG": {Mode: typ}, "rules/x": {}, "rules/y": {}, "rules/.ignore": {Data: []byte("x\n"), Mode: typ},
+				"a": {}, "marked/x": {}, "marked/CACHEDIR.TAG": {Data: []byte(cacheSignature), Mode: typ}, "rules/x": {}, "rules/y": {}, "rules/.ignore": {Data: []byte("x\n"), Mode: typ},
 			}
 			if typ.IsDir() {
 				store["marked/CACHEDIR.TAG/in"], store["rules/.ignore/in"] = &fstest.MapFile{}, &fstest.MapFile{}

@@ -56,6 +56,7 @@ func TestBadInput(t *testing.T) {
 		{name: "Shard beyond", root: dir, opts: opts{Shards: 3, Shard: 3}, says: []string{"Shard is 3", "0 to 2"}},
 		{name: "path in SkipMarked", root: dir, opts: opts{SkipMarked: []string{"d/TAG"}}, says: []string{"SkipMarked", "d/TAG", "slash"}},
 		{name: "NUL in SkipMarked", root: dir, opts: opts{SkipMarked: []string{"\x00TAG"}}, says: []string{"SkipMarked"}},
+		{name: "no name in SkipMarked", root: dir, opts: opts{SkipMarked: []string{"*/"}}, says: []string{"SkipMarked", `"*/"`}},
 		{name: "negative Shard", root: dir, opts: opts{Shards: 3, Shard: -1}, says: []string{"Shard is -1"}},
 		{name: "Shard without Shards", root: dir, opts: opts{Shard: 1}, says: []string{"Shard is 1", "0 to 0"}},
 		{name: "Workers without end", root: dir, opts: opts{Workers: 1 << 17}, says: []string{"Workers", "131072", "65536"}},

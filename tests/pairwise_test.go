@@ -75,7 +75,7 @@ var dimensions = [][]setting{
 	{{"Files nil", func(*asked) {}}, {"Files", func(a *asked) {
 		a.opts.Files = slices.Values([]string{}) // verify sets those that the tree has
 	}}},
-	option("SkipMarked", func(o *fileproc.Options) *[]string { return &o.SkipMarked }, nil, []string{"CACHEDIR.TAG", ".nobackup"}),
+	option("SkipMarked", func(o *fileproc.Options) *[]string { return &o.SkipMarked }, nil, []string{"CACHEDIR.TAG", ".nobackup"}, []string{"CACHEDIR.TAG", "*/.ignore"}),
 	{{"OnSkip false", func(*asked) {}}, {"OnSkip true", func(a *asked) { a.asksSkipped = true }}},
 	{{"OnProgress false", func(*asked) {}}, {"OnProgress true", func(a *asked) { a.progress = true }}},
 	{{"FS false", func(*asked) {}}, {"FS true", func(a *asked) { a.fsys = true }}},
@@ -204,7 +204,7 @@ func manifold(t *testing.T) string {
 		"d1/f1.md=1", "d1/f2.txt=2", "d1/x.b=x", "d1/sub/f3.md=3", "d1/sub/f4.md=4", "d1/sub/deep/f5.md="+testtree.Content(601),
 		"d2/.gitignore=!*.b\nf[1-6]*\n", "d2/.git=gitdir: x\n", "d2/sub/.git=gitdir: x\n", "d2/sub/f1.b=fb", "d2/f1.md=11", "d2/y.b=y", "d2/sub/f6.txt=6", "d2/d1/f7.md=7",
 		"e/f8.md=8", "e/deep/er/f9.md=9", "e/deep/z.b=zz", "ignored/f.md=i", ".git/config=c", ".h/f.md=h", "empty/",
-		"bak/.nobackup=", "bak/f.md=b", "bak/sub/g.md=b", "d1/tag/CACHEDIR.TAG=t", "d1/tag/f.md=t", "unmarked/.nobackup/f.md=u",
+		"bak/.nobackup=", "bak/f.md=b", "bak/sub/g.md=b", "d1/tag/CACHEDIR.TAG="+cacheSignature+"\nt", "d1/tag/f.md=t", "d1/untag/CACHEDIR.TAG=t", "d1/untag/f.md=t", "unmarked/.nobackup/f.md=u",
 	))
 	require.True(t, testtree.Make(t, outside, "out.md=o", "sub/s.md=s"))
 	testtree.Make(t, root,
@@ -395,6 +395,8 @@ func variedSpecs(r *rand.Rand) (specs []string) {
 		switch kind := r.IntN(8); {
 		case strings.HasSuffix(name, ".git"):
 			content = "gitdir: x\n"
+		case strings.HasSuffix(name, "TAG") && kind > 1:
+			content = cacheSignature + content
 		case strings.HasSuffix(name, "ignore"):
 			content = ""
 			for range 1 + r.IntN(4) {

@@ -379,6 +379,20 @@ func (r *reference) hasFoldedSuffix(rel string) bool {
 }
 
 // typeOf returns the type of what rel leads to without a link, or all bits.
+// isMarked reports whether SkipMarked leaves out the directory dir, "" for root.
+func (r *reference) isMarked(dir string) bool {
+	return slices.ContainsFunc(r.opts.SkipMarked, func(m string) bool {
+		name, belowRoot := strings.CutPrefix(m, "*/")
+		if belowRoot && dir == "" || r.typeOf(path.Join(dir, name)) != 0 {
+			return false
+		}
+		text, err := os.ReadFile(r.path(path.Join(dir, name)))
+		return name != "CACHEDIR.TAG" || err == nil && strings.HasPrefix(string(text), cacheSignature)
+	})
+}
+
+const cacheSignature = "Signature: 8a477f597d28d172789f06886806bc55"
+
 func (r *reference) typeOf(rel string) fs.FileMode {
 	if up := path.Dir(rel); up != "." && r.typeOf(up) != fs.ModeDir {
 		return ^fs.FileMode(0)
@@ -416,7 +430,7 @@ func (r *reference) above(dir string) (why fileproc.SkipReason, rules []ignoreLi
 	if dir == "." {
 		dir = ""
 	}
-	if slices.ContainsFunc(r.opts.SkipMarked, func(m string) bool { return r.typeOf(path.Join(dir, m)) == 0 }) {
+	if r.isMarked(dir) {
 		return fileproc.SkippedMarked, nil
 	}
 	return "", r.rulesIn(rules, dir)
@@ -527,7 +541,7 @@ func (r *reference) directory(rel string, claimed bool, rules []ignoreLine) {
 	if err != nil {
 		panic(err)
 	}
-	if slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Type() == 0 && slices.Contains(r.opts.SkipMarked, e.Name()) }) {
+	if r.isMarked(rel) {
 		r.skip(rel, fileproc.SkippedMarked)
 		return
 	}

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -233,6 +235,43 @@ func TestSkipMarked(t *testing.T) {
 		_, err := fileproc.Process(t.Context(), ".", fileproc.Options{FS: fsys, SkipMarked: []string{bad}}, relOf)
 		require.ErrorContains(t, err, "Options.SkipMarked")
 	}
+}
+
+// In withoutTag, no file CACHEDIR.TAG can be opened.
+type withoutTag struct{ fs.FS }
+
+func (f withoutTag) Open(name string) (fs.File, error) {
+	if path.Base(name) == "CACHEDIR.TAG" {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrPermission}
+	}
+	return f.FS.Open(name)
+}
+
+// TestCacheTag: a CACHEDIR.TAG marks a directory only with its signature; with "*/" in front of its name, no file marks root.
+func TestCacheTag(t *testing.T) {
+	tag := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
+	fsys := fstest.MapFS{
+		"a": {}, "CACHEDIR.TAG": tag(cacheSignature), "tagged/CACHEDIR.TAG": tag(cacheSignature + "\n# made by a test\n"), "tagged/b": {}, "tagged/sub/c": {},
+		"empty/CACHEDIR.TAG": {}, "empty/d": {}, "short/CACHEDIR.TAG": tag(cacheSignature[:42]), "other/CACHEDIR.TAG": tag(" " + cacheSignature), "both/CACHEDIR.TAG": {}, "both/.mark": {},
+	}
+	want := []string{"CACHEDIR.TAG", "a", "empty/CACHEDIR.TAG", "empty/d", "other/CACHEDIR.TAG", "short/CACHEDIR.TAG"}
+	for _, opts := range []fileproc.Options{{}, {Ordered: true}, {IgnoreFiles: []string{".ignore"}}, {Files: slices.Values(slices.Sorted(maps.Keys(fsys)))}} {
+		var report fileproc.Report
+		opts.FS, opts.SkipMarked, opts.Report = fsys, []string{"*/CACHEDIR.TAG", ".mark"}, &report
+		got, err := fileproc.Process(t.Context(), ".", opts, relOf)
+		require.NoError(t, err)
+		slices.Sort(got)
+		require.Equal(t, want, got)
+		requireBalanced(t, report)
+		opts.SkipMarked = []string{"CACHEDIR.TAG"}
+		got, err = fileproc.Process(t.Context(), ".", opts, relOf)
+		require.NoError(t, err)
+		require.Empty(t, got)
+	}
+	files := withoutTag{fsys}
+	got, err := fileproc.Process(t.Context(), "empty", fileproc.Options{FS: files, SkipMarked: []string{"CACHEDIR.TAG"}, Suffixes: []string{"d"}}, relOf)
+	require.ErrorContains(t, err, "open empty/CACHEDIR.TAG: permission denied", "nothing is left out in silence")
+	require.Equal(t, []string{"d"}, got)
 }
 
 // SelectDir is asked about the directories that are to be opened, and about no other; Walk, which yields them, asks about all.

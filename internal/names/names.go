@@ -90,6 +90,10 @@ func Below(root string, isFS bool) func(name string) string {
 	}
 }
 
+// Mark returns the name of the file that m, of Options.SkipMarked, stands for, and whether
+// root is not marked by it.
+func Mark(m string) (name string, belowRoot bool) { return strings.CutPrefix(m, "*/") }
+
 // HasDotDot reports whether a path has an element "..". Behind a symbolic link it need not lead to
 // where Join, Clean and Abs say.
 func HasDotDot(path string) bool {
