@@ -219,6 +219,12 @@ func (q *diskOrder) batchesFirst() bool {
 	return q.draining
 }
 
+func (q *diskOrder) isListed() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.unlisted() == 0 && q.given.isOver()
+}
+
 func (q *diskOrder) isEmpty() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -93,7 +93,7 @@ func (f *File) abandon() { f.w.counts.abandoned++ }
 
 // total returns the counts of the run, which is over.
 func (s *shared) total() counts {
-	total := counts{abandoned: s.pool.abandoned}
+	total := counts{abandoned: s.pool.abandoned, listed: s.pool.isListed()}
 	for _, w := range s.workers {
 		total.add(&w.counts)
 		if b := w.scanner.batch; b != nil { // its scan panicked

@@ -79,6 +79,16 @@ func (q *ordered) pending(listed, maxListings int) int {
 
 func (q *ordered) batchesFirst() bool { return false }
 
+func (q *ordered) isListed() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	s := q.todo
+	for s != nil && s.job == nil {
+		s = s.nextTodo
+	}
+	return s == nil
+}
+
 func (q *ordered) isEmpty() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -38,6 +38,8 @@ type queue interface {
 	pending(listed, maxListings int) int
 	// batchesFirst reports whether to take a batch before a partly listed directory.
 	batchesFirst() bool
+	// isListed reports whether all jobs have been begun.
+	isListed() bool
 	// isEmpty reports whether all work has been begun.
 	isEmpty() bool
 	// abandon takes the files that have not been begun and returns how many they are.
@@ -207,6 +209,13 @@ func (p *pool) wantsPart(most int, mayStart bool) bool {
 		len(p.paused)+p.queue.pending(p.partly, p.maxListings) == 0
 }
 
+// isListed reports whether there is nothing left to be listed.
+func (p *pool) isListed() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.begun && p.partly == 0 && p.late == nil && p.queue.isListed()
+}
+
 // addLate adds the late jobs, if there are any. It is called with p.mu
 // held, by a worker that counts as busy while p.late runs without p.mu.
 func (p *pool) addLate() bool {
@@ -216,6 +225,9 @@ func (p *pool) addLate() bool {
 	p.mu.Lock()
 	p.busy--
 	p.queue.add(nil, scanResult{subs: jobs})
+	if len(jobs) == 0 {
+		p.late = nil
+	}
 	return len(jobs) > 0
 }
 

@@ -56,12 +56,15 @@ type Report struct {
 	URing       int64 // files that io_uring has read (Linux), whatever their outcome
 	Skipped     map[SkipReason]int64
 	Elapsed     time.Duration
+	// Listed says that all has been listed: Found stays as it is. With [SymlinksFollow], it
+	// is false until the run is over. A run that was stopped before leaves it false.
+	Listed bool
 }
 
 func newReport(c counts, elapsed time.Duration) Report {
 	r := Report{
 		Directories: c.directories, Found: c.found, Processed: c.processed, Unchanged: c.unchanged, Failed: c.failed, Abandoned: c.abandoned,
-		Bytes: c.bytes, URing: c.uring, Skipped: map[SkipReason]int64{}, Elapsed: elapsed,
+		Bytes: c.bytes, URing: c.uring, Skipped: map[SkipReason]int64{}, Elapsed: elapsed, Listed: c.listed,
 	}
 	for _, s := range c.skipped {
 		if s.n > 0 {
@@ -72,7 +75,7 @@ func newReport(c counts, elapsed time.Duration) Report {
 }
 
 // Add adds the Report of another run to r, for one Report of several roots. Elapsed
-// becomes the sum, too.
+// becomes the sum, too, and Listed that of other.
 func (r *Report) Add(other Report) {
 	r.Directories += other.Directories
 	r.Found += other.Found
@@ -83,6 +86,7 @@ func (r *Report) Add(other Report) {
 	r.Bytes += other.Bytes
 	r.URing += other.URing
 	r.Elapsed += other.Elapsed
+	r.Listed = other.Listed
 	skipped := map[SkipReason]int64{} // copies of r keep theirs
 	maps.Copy(skipped, r.Skipped)
 	for why, n := range other.Skipped {
@@ -151,6 +155,7 @@ func inUnits(n int64) string {
 type counts struct {
 	directories, found, processed, unchanged, failed, abandoned, bytes, uring int64
 
+	listed  bool // of a run's counts: see Report
 	skipped [maxReasons]struct { // in the order in which the reasons were met
 		why SkipReason
 		n   int64

@@ -43,6 +43,7 @@ var untold = verdict{ends: true}
 
 // scan lists a part of j.
 func (w *worker) scan(j *job) scanResult {
+	defer w.show()
 	if w.short == nil {
 		return w.scanPart(j)
 	}

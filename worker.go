@@ -240,6 +240,7 @@ func (w *worker) show() {
 
 // shownCounts adds up what the workers show. Abandoned is known only at the end.
 func (s *shared) shownCounts() (total counts) {
+	total.listed = s.pool.isListed() // first: a scan shows its counts before it ends
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, w := range s.workers {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,6 +15,8 @@ import (
 	"time"
 
 	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/internal/testtree"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -49,8 +52,10 @@ func TestProgress(t *testing.T) {
 				require.EqualValues(t, 300, final.Processed)
 				require.GreaterOrEqual(t, final.Elapsed, 5*time.Millisecond)
 				requireBalanced(t, final)
+				require.True(t, final.Listed)
 				for i := range n - 1 {
 					requireNoLess(t, reports[i], reports[i+1])
+					require.False(t, reports[i].Listed && reports[i].Found < final.Found)
 				}
 				time.Sleep(150 * time.Millisecond)
 				require.Len(t, reports, n, "called after the return")
@@ -105,6 +110,66 @@ func TestProgressIsFinal(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestListed: once all is listed, OnProgress says so, while the last file is processed. While names may come, it does not.
+func TestListed(t *testing.T) {
+	dir := spread(t, 5, 3)
+	testtree.Make(t, dir, "a=", "link -> .")
+	follows := fileproc.SymlinksFollow
+	for name, opts := range map[string]fileproc.Options{"": {}, "Files": {Files: slices.Values([]string{"a", "dir0000/", "dir0001/", "dir0001/file0001"})}, "SymlinksFollow": {Symlinks: follows}} {
+		for _, entry := range []string{"Process", "Stream"} {
+			for _, opts.Ordered = range []bool{false, true} {
+				if opts.Symlinks == follows && opts.Ordered && entry == "Stream" {
+					continue
+				}
+				t.Run(fmt.Sprint(name, entry, opts.Ordered), func(t *testing.T) {
+					watchdog(t)
+					var all, final fileproc.Report
+					opts := opts
+					opts.Report = &all
+					nothing := func(*fileproc.File) (int, error) { return 0, nil }
+					require.NoError(t, entryPoints[entry](t.Context(), dir, opts, nothing))
+					require.True(t, all.Listed)
+
+					told, listed := make(chan struct{}), make(chan struct{})
+					if names := opts.Files; names != nil {
+						opts.Files = func(yield func(string) bool) {
+							names(yield)
+							<-told
+						}
+					}
+					tell, end := sync.OnceFunc(func() { close(told) }), sync.OnceFunc(func() { close(listed) })
+					opts.Report, opts.OnProgress = &final, func(r fileproc.Report) {
+						if r.Found == all.Found && !r.Listed {
+							tell()
+						}
+						if r.Listed {
+							assert.Equal(t, all.Found, r.Found)
+						}
+						if r.Listed {
+							end()
+						}
+					}
+					if opts.Symlinks == follows {
+						end()
+					}
+					var calls atomic.Int64
+					require.NoError(t, entryPoints[entry](t.Context(), dir, opts, func(*fileproc.File) (int, error) {
+						if calls.Add(1) == all.Processed {
+							<-listed
+						}
+						return 0, nil
+					}))
+					require.True(t, final.Listed)
+				})
+			}
+		}
+	}
+	var report fileproc.Report
+	err := fileproc.ForEach(t.Context(), dir, fileproc.Options{Workers: 1, Report: &report}, func(*fileproc.File) error { return fs.SkipAll })
+	require.NoError(t, err)
+	require.False(t, report.Listed)
 }
 
 // TestGoroutinesOfCallbacks: on which goroutine OnError and OnProgress run.

@@ -229,7 +229,7 @@ func TestSkipMarked(t *testing.T) {
 		got, err = fileproc.Process(t.Context(), "d", opts, relOf)
 		require.NoError(t, err)
 		require.Empty(t, got, "root too")
-		require.Equal(t, fileproc.Report{Found: 1, Skipped: map[fileproc.SkipReason]int64{fileproc.SkippedMarked: 1}, Elapsed: report.Elapsed}, report)
+		require.Equal(t, fileproc.Report{Found: 1, Skipped: map[fileproc.SkipReason]int64{fileproc.SkippedMarked: 1}, Elapsed: report.Elapsed, Listed: true}, report)
 	}
 	for _, bad := range []string{"", ".", "..", "a/b", "a\x00"} {
 		_, err := fileproc.Process(t.Context(), ".", fileproc.Options{FS: fsys, SkipMarked: []string{bad}}, relOf)
