@@ -291,7 +291,10 @@ func ExampleOptions_files() {
 
 // SkipMarked leaves out directories that hold a marker file, as backup programs do.
 func ExampleOptions_skipMarked() {
-	fsys := fstest.MapFS{"notes.md": {}, "cache/CACHEDIR.TAG": {}, "cache/0a/1f": {}, "tmp/.nobackup": {}, "tmp/x": {}}
+	fsys := fstest.MapFS{
+		"notes.md": {}, "tmp/.nobackup": {}, "tmp/x": {}, "cache/0a/1f": {},
+		"cache/CACHEDIR.TAG": {Data: []byte("Signature: 8a477f597d28d172789f06886806bc55")},
+	}
 	var report fileproc.Report
 	opts := fileproc.Options{FS: fsys, SkipMarked: []string{"CACHEDIR.TAG", ".nobackup"}, Report: &report}
 	names, err := fileproc.Process(context.Background(), ".", opts, rel)
