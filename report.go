@@ -155,7 +155,7 @@ func inUnits(n int64) string {
 type counts struct {
 	directories, found, processed, unchanged, failed, abandoned, bytes, uring int64
 
-	listed  bool // of a run's counts: see Report
+	listed  bool                 // of a run's counts: see Report
 	skipped [maxReasons]struct { // in the order in which the reasons were met
 		why SkipReason
 		n   int64
