@@ -448,7 +448,7 @@ func (l *loop[T]) wait(ctx context.Context) bool {
 		do, pause := l.next(now)
 		if do == doSave {
 			if l.save(ctx); l.left { // it may have yielded an error
-				return false
+				break
 			}
 			do, pause = l.next(now)
 		}
@@ -505,8 +505,7 @@ func isDue(at, now time.Time) bool { return !at.IsZero() && !at.After(now) }
 
 // markDue makes dirty the paths whose time has come, all at once: one burst looks at all of them.
 func (l *loop[T]) markDue(now time.Time) {
-	if isDue(l.settleAt, now) {
-		l.settleAt = time.Time{}
+	if isDue(l.settleAt, now) { // plan sets it anew
 		if l.source != nil {
 			l.take()
 		}

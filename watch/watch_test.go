@@ -731,13 +731,19 @@ func TestSyncEndsWithTheLoop(t *testing.T) {
 	cancel()
 	<-ended
 
-	w = New(root, incremental.Options[string]{File: filepath.Join(t.TempDir(), "c")}, fileproc.Options{MaxDepth: -1}, content)
-	go sync() // waits for the first loop, which ends at once
-	time.Sleep(10 * time.Millisecond)
-	for _, err := range w.Changes(t.Context()) {
-		require.Error(t, err)
+	for _, wrong := range []struct {
+		compare incremental.Compare // no session opens
+		depth   int                 // no run begins
+	}{{compare: -1}, {depth: -1}} {
+		inc := incremental.Options[string]{File: filepath.Join(t.TempDir(), "c"), Compare: wrong.compare}
+		w = New(root, inc, fileproc.Options{MaxDepth: wrong.depth}, content)
+		go sync() // waits for the first loop, which ends at once
+		time.Sleep(10 * time.Millisecond)
+		for _, err := range w.Changes(t.Context()) {
+			require.Error(t, err)
+		}
+		require.ErrorIs(t, end(), errEnded)
 	}
-	require.ErrorIs(t, end(), errEnded)
 }
 
 // lock takes the lock of a cache file, as another process does. The caller releases it by unlock.
