@@ -440,11 +440,8 @@ func (s *Session[T]) remember(w *workerState[T], rec cachefile.Record, sum *[16]
 
 // met notes that rel has a result or a failure, and reports whether it had neither.
 func (s *Session[T]) met(rel, name string) bool {
-	isNew := s.files.meet(rel, name, s.runs)
-	if isNew {
-		delete(s.gone, rel)
-	}
-	return isNew
+	delete(s.gone, rel)
+	return s.files.meet(rel, name, s.runs)
 }
 
 // isNews notes a failure, and reports whether to yield it. It does not yield that a file
