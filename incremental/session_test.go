@@ -617,6 +617,16 @@ func TestSessionNotesWhatItHasMet(t *testing.T) {
 	require.Equal(t, []string{"binary deleted", "fails deleted", "long deleted"}, l.run())
 }
 
+// TestSessionInMemoryOwnsNoFile: without a cache file, no file in the working directory counts as its lock.
+func TestSessionInMemoryOwnsNoFile(t *testing.T) {
+	l := newUnopened(t, fileproc.Options{})
+	testtree.Make(t, l.root, "..lock=1")
+	l.inc.File = ""
+	t.Chdir(l.root)
+	l.open()
+	require.Equal(t, []string{"..lock=1 new"}, l.run())
+}
+
 // TestSessionKeepsNothingOfTheLast: nothing is kept of a file at which fn ends the run.
 func TestSessionKeepsNothingOfTheLast(t *testing.T) {
 	t.Parallel()
