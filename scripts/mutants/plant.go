@@ -252,7 +252,8 @@ func (p *planter) returned(s *ast.ReturnStmt) {
 
 func isTuple(t types.Type) bool { _, ok := t.(*types.Tuple); return ok }
 
-// operator plants a bound that is moved by one, and conditions outside of if and for statements.
+// operator plants a bound that is moved by one, and conditions outside of if and for statements. It leaves bounds of durations, which a
+// clock does not meet exactly, and a length > 0, which is always true if it is moved.
 func (p *planter) operator(e *ast.BinaryExpr) {
 	tv := p.TypesInfo.Types[e]
 	if tv.Value != nil || tv.Type == nil {
@@ -261,7 +262,7 @@ func (p *planter) operator(e *ast.BinaryExpr) {
 	p.condition(e, true, true)
 	call := map[token.Token]string{token.LSS: "Less", token.LEQ: "LessEqual", token.GTR: "!mutant.LessEqual", token.GEQ: "!mutant.Less"}[e.Op]
 	switch {
-	case call != "" && p.isBool(e):
+	case call != "" && p.isBool(e) && p.TypesInfo.Types[e.X].Type.String() != "time.Duration" && !(isCall(e.X, "len") && p.textOf(e.Y) == "0"):
 		call = strings.Replace("mutant."+call, "mutant.!", "!", 1)
 		p.wrap(e, fmt.Sprintf("%s(%d, ", call, p.mistake("equal taken for the other", e)), ")")
 		p.insert(e.OpPos, e.OpPos+token.Pos(len(e.Op.String())), 0, ", ")
@@ -276,8 +277,7 @@ func isPure(e ast.Expr) bool {
 	ast.Inspect(e, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.CallExpr:
-			name, ok := n.Fun.(*ast.Ident)
-			pure = pure && ok && slices.Contains([]string{"len", "cap", "int", "int64", "uint64", "min", "max"}, name.Name)
+			pure = pure && isCall(n, "len", "cap", "int", "int64", "uint64", "min", "max")
 		case *ast.UnaryExpr:
 			pure = pure && n.Op != token.ARROW
 		case *ast.FuncLit, *ast.CompositeLit:
@@ -288,10 +288,15 @@ func isPure(e ast.Expr) bool {
 	return pure
 }
 
+// isCall reports whether e calls one of these predeclared functions.
+func isCall(e ast.Expr, names ...string) bool {
+	call, ok := e.(*ast.CallExpr)
+	return ok && slices.Contains(names, types.ExprString(call.Fun))
+}
+
 // clamp plants min and max that are only one of their arguments.
 func (p *planter) clamp(call *ast.CallExpr) {
-	name, ok := call.Fun.(*ast.Ident)
-	if !ok || name.Name != "min" && name.Name != "max" || len(call.Args) != 2 || p.TypesInfo.Types[call].Value != nil {
+	if !isCall(call, "min", "max") || len(call.Args) != 2 || p.TypesInfo.Types[call].Value != nil {
 		return
 	}
 	for _, arg := range call.Args {
