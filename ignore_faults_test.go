@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/fileproc/fileproc/internal/gitrepo"
@@ -382,4 +383,16 @@ func TestFaultsOfARule(t *testing.T) {
 	require.EqualValues(t, 2, out.report.Failed)
 	require.Equal(t, 1, ofRules)
 	require.False(t, isOfRule(errBroken))
+}
+
+// What a session has in memory is judged by the repository of the directory that it stands for.
+func TestGitRulesOfAnotherRoot(t *testing.T) {
+	dir := t.TempDir()
+	require.True(t, testtree.Make(t, dir, ".git/HEAD=ref: refs/heads/main\n", ".git/objects/", ".git/refs/", ".git/info/exclude=*.log\n"))
+	for root, want := range map[string][]string{"": {"a.log", "b"}, dir: {"b"}} {
+		opts := Options{FS: fstest.MapFS{"a.log": {}, "b": {}}, GitIgnore: true, hooks: hooks{GitRoot: root}}
+		got, err := Process(t.Context(), ".", opts, relOf)
+		require.NoError(t, err)
+		require.ElementsMatch(t, want, got)
+	}
 }

@@ -75,9 +75,6 @@ func TestFailuresOfADescriptor(t *testing.T) {
 	d := &fdDir{fd: fd}
 	defer unix.Close(fd)
 	require.NotErrorIs(t, d.openError(names.New("none"), unix.EIO, fs.ModeDir), ErrChanged)
-	_, whole := f.Cached(make([]byte, 10))
-	require.False(t, whole)
-	require.False(t, f.dir.noCachedRead.Load(), "it says nothing of the file system")
 }
 
 // A directory of which only the right to search is wanted may have changed since it was found, like any other.

@@ -1002,4 +1002,8 @@ func TestReadsThatCannotBeCached(t *testing.T) {
 	require.Zero(t, n)
 	require.False(t, whole)
 	require.True(t, f.dir.noCachedRead.Load())
+	f = &fdFile{fd: -1, dir: new(fdDir)}
+	_, whole = f.Cached(make([]byte, 10))
+	require.False(t, whole)
+	require.False(t, f.dir.noCachedRead.Load(), "the error says nothing of the file system")
 }
