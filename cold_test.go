@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"hash/crc32"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -786,4 +787,16 @@ func TestDeviceOfFilesOnADisk(t *testing.T) {
 			w.requireSound(t, out)
 		}
 	}
+}
+
+// A directory is listed in parts by workers that have nothing to do, and by more only if it waits for a disk.
+func TestPartsWanted(t *testing.T) {
+	c := new(coldMode)
+	most, onDisk := c.partsWanted()
+	require.Equal(t, math.MaxInt, most)
+	require.False(t, onDisk)
+	c.happens(&waitsForDisk)
+	most, onDisk = c.partsWanted()
+	require.LessOrEqual(t, most, mostParts)
+	require.True(t, onDisk)
 }

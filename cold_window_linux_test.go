@@ -14,6 +14,7 @@ import (
 	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/knobs"
 	"github.com/fileproc/fileproc/internal/names"
+	"github.com/fileproc/fileproc/internal/sys"
 	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -200,4 +201,39 @@ func TestColdModeBeginsAndEnds(t *testing.T) {
 	}}, nil)
 	require.NoError(t, r.execute())
 	require.Equal(t, 3, calls)
+}
+
+// notedWindow notes the directories through which files are opened.
+type notedWindow struct {
+	content.WindowReader
+	inodes []uint64
+}
+
+func (w *notedWindow) Open(_ int, d content.Dir, _ names.Name) error {
+	s, err := sys.Fstat(d.FD)
+	w.inodes = append(w.inodes, s.Inode)
+	return err
+}
+
+// The files of a window are opened through their own directories, whatever their names.
+func TestWindowOpensEachFileInItsDirectory(t *testing.T) {
+	t.Cleanup(func() { fstatfs = unix.Fstatfs })
+	fstatfs = func(_ int, st *unix.Statfs_t) error { setType(&st.Type, unix.EXT4_SUPER_MAGIC); return nil }
+	dir := t.TempDir()
+	require.True(t, testtree.Make(t, dir, "d/a=1", "e/a=2"))
+	b := &batch{}
+	var want []uint64
+	require.NoError(t, ForEach(t.Context(), dir, Options{Workers: 1, Stat: true}, func(f *File) error {
+		var s unix.Stat_t
+		require.NoError(t, unix.Stat(filepath.Dir(f.Path()), &s))
+		b.nodes, b.entries = append(b.nodes, f.node), append(b.entries, f.name)
+		want = append(want, s.Ino)
+		if len(want) == 2 {
+			window := &notedWindow{}
+			(&rest{f.w, b, 0}).OpenIn(window, 2)
+			require.Equal(t, want, window.inodes)
+		}
+		return nil
+	}))
+	require.Len(t, want, 2)
 }

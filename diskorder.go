@@ -273,7 +273,6 @@ func (l *listedFiles) take(b *batch) listedFile {
 	b.nodes = append(b.nodes, f.node)
 	b.entries = append(b.entries, f.name)
 	b.inodes = append(b.inodes, f.inode)
-	chunk[0] = listedFile{} // lets the name go
 	if l.chunks[0] = chunk[1:]; len(chunk) == 1 {
 		heap.Pop(&l.chunks)
 	} else {

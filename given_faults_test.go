@@ -726,6 +726,11 @@ func TestFilesPathsOfDirectoriesComeBackTo(t *testing.T) {
 	s.add("a/b/h")
 	require.Len(t, s.backlog.paths, 1)
 	require.Same(t, s.backlog.dir, s.backlog.paths["a/b"])
+	s.add("d/g")
+	other := &givenNames{node: &node{}}
+	s.backlog.paths["a/b"] = other
+	s.add("a/b/i")
+	require.Same(t, other, s.backlog.dir, "it is not searched for again")
 	for a, b := range map[string]string{"": "", "a": "", "abc": "abd", "ab": "abab", "x": "y"} {
 		n := 0
 		for n < len(a) && n < len(b) && a[n] == b[n] {
