@@ -32,8 +32,9 @@ const gitIgnoreFile = ".gitignore"
 // A config is what a run uses of Options: validated, with the defaults resolved.
 // It does not change.
 type config struct {
-	root string
-	fsys fs.FS // nil: the operating system's files
+	root  string
+	roots []string // if there are several, in place of root
+	fsys  fs.FS    // nil: the operating system's files
 
 	files                      iter.Seq[string] // nil: all that listings give
 	maxDepth                   int              // 0: no limit
@@ -45,7 +46,7 @@ type config struct {
 	gitRoot                    string // root's path for git; "" if that is root itself
 	ignoreByName               bool   // this and the two below: see plumbing.Hooks
 	ignoreLists                []*gitignore.List
-	ignoreAbove                string
+	ignoreAbove                func(root string) string
 	skipHidden, skipBinary     bool
 	ignoreCase                 bool // of suffixes, include and exclude
 	oneFilesystem              bool

@@ -18,16 +18,25 @@ import (
 // system must not stall the others. So a goroutine decides under mu, and acts after it
 // has unlocked mu, on a directory that is pinned or out of the cache.
 type dirCache struct {
-	limit int // the most directories that stay open without a pin
+	limit int   // the most directories that stay open without a pin
+	kept  *node // the run's root, which stays open until closeAll; nil: Options.Roots has several
+	roots rootOpener
 
 	mu    sync.Mutex
-	open  []*node     // open directories without root, in the order in which they were opened
+	open  []*node     // open directories without kept, in the order in which they were opened
 	pins  []*dirPin   // of all workers
 	short []*shortage // of all workers: while there are any, no directory stays open for later
 }
 
+// A rootOpener opens the roots of Options.Roots. It is the run.
+type rootOpener interface {
+	openRoot(*tree) (directory, error)
+}
+
 // init prepares c, which is new. In pins there is room for the first workers' pins.
-func (c *dirCache) init(limit int, pins []*dirPin) { c.limit, c.pins = limit, pins }
+func (c *dirCache) init(limit int, pins []*dirPin, kept *node, roots rootOpener) {
+	c.limit, c.pins, c.kept, c.roots = limit, pins, kept, roots
+}
 
 // acquire opens n unless it is open, and pins it until release.
 func (c *dirCache) acquire(n *node) (directory, error) {
@@ -36,9 +45,12 @@ func (c *dirCache) acquire(n *node) (directory, error) {
 		return d, nil
 	}
 	var err error
-	if n.way != nil {
+	switch {
+	case n.way != nil:
 		d, err = n.way.open()
-	} else {
+	case n.parent == nil:
+		d, err = c.roots.openRoot(n.tree)
+	default:
 		var parent directory
 		if parent, err = c.acquire(n.parent); err != nil {
 			return nil, err
@@ -121,7 +133,7 @@ func (c *dirCache) giveBack(n *node, pins, refs int) directory {
 	n.pins -= pins
 	n.refs -= refs
 	n.check()
-	if n.isRoot() || n.pins > 0 || n.dir == nil {
+	if n == c.kept || n.pins > 0 || n.dir == nil {
 		return nil
 	}
 	if n.refs == 0 {
@@ -230,11 +242,11 @@ func (c *dirCache) evictAll() {
 	}
 }
 
-// closeAll closes all directories of the run, root too. If the close of one of an fs.FS
-// panics, the others are closed all the same.
-func (c *dirCache) closeAll(root *node) {
-	if root.dir != nil {
-		defer root.dir.close()
+// closeAll closes all directories of the run. If the close of one of an fs.FS panics, the
+// others are closed all the same.
+func (c *dirCache) closeAll() {
+	if c.kept != nil && c.kept.dir != nil {
+		defer c.kept.dir.close()
 	}
 	for _, n := range c.open {
 		defer n.dir.close()
@@ -323,8 +335,8 @@ const (
 //  4. The deepest directory that a try reaches stays pinned until the next gets further. If
 //     each try began at root, in a deep tree perhaps none would succeed. So a try needs two
 //     descriptors: for the directory reached, and for what is opened in it.
-//  5. Roots leave these two. A root stays open until its run ends, so a run that begins beside
-//     others waits for a reserve. It does so without fdTurn, which those that must end first
+//  5. Roots leave these two. A run's only root stays open until the run ends, so a run that begins
+//     beside others waits for a reserve. It does so without fdTurn, which those that must end first
 //     need. A run in a callback cannot wait for the end of the run around it, so its reserve
 //     is smaller: see descriptors.Levels.
 //

@@ -30,7 +30,8 @@ func newStand(t *testing.T, limit int, root *object) *stand {
 	w := &world{root: root}
 	d, err := w.openRoot("")
 	require.NoError(t, err)
-	s := &stand{world: w, dirCache: &dirCache{limit: limit}, top: &node{dir: d, refs: 1}, node: map[string]*node{}}
+	top := &node{dir: d, refs: 1}
+	s := &stand{world: w, dirCache: &dirCache{limit: limit, kept: top}, top: top, node: map[string]*node{}}
 	var arena names.Arena
 	var add func(o *object, up *node)
 	add = func(o *object, up *node) {
@@ -47,7 +48,7 @@ func newStand(t *testing.T, limit int, root *object) *stand {
 // end releases all handles, after which none is open.
 func (s *stand) end(t *testing.T) {
 	t.Helper()
-	s.closeAll(s.top)
+	s.closeAll()
 	require.Zero(t, s.world.open, "handles left open")
 	require.Empty(t, s.wrong)
 }
@@ -546,7 +547,7 @@ func TestDirCacheOnTheWayBack(t *testing.T) {
 		var err error
 		root.dir, err = w.openRoot("")
 		require.NoError(t, err)
-		h := &dirCache{limit: limit}
+		h := &dirCache{limit: limit, kept: root}
 		var arena names.Arena
 		n := root
 		for range levels {
@@ -563,7 +564,7 @@ func TestDirCacheOnTheWayBack(t *testing.T) {
 			h.release(n, 1, 1) // nothing needs it any more
 			require.LessOrEqual(t, len(h.open), limit)
 		}
-		h.closeAll(root)
+		h.closeAll()
 		require.Zero(t, w.open)
 		require.LessOrEqual(t, w.opens, most, "opens with a limit of %d", limit)
 	}
@@ -743,10 +744,12 @@ func TestDirCacheEvictsTheNext(t *testing.T) {
 
 // A directory is the same by its numbers and by itself: another with the same numbers, as on two file systems, is entered, too.
 func TestLinksEnterEachDirectoryOnce(t *testing.T) {
-	l := &links{}
+	l, one, other := &links{}, new(tree), new(tree)
 	a, b := &object{name: "a"}, &object{name: "b"} // with equal numbers
-	require.True(t, l.enter(a))
-	require.True(t, l.enter(b))
-	require.False(t, l.enter(a))
-	require.False(t, l.enter(b))
+	for _, t2 := range []*tree{one, other} {
+		require.True(t, l.enter(t2, a))
+		require.True(t, l.enter(t2, b))
+		require.False(t, l.enter(t2, a))
+		require.False(t, l.enter(t2, b))
+	}
 }

@@ -289,6 +289,20 @@ func ExampleOptions_files() {
 	// docs/b.md <nil>
 }
 
+// The arguments of a command are processed in one run. Without any, it would be the directory ".".
+func ExampleOptions_roots() {
+	fsys := fstest.MapFS{"docs/a.md": {}, "docs/b.md": {}, "go.mod": {}, "notes/c.md": {}}
+	opts := fileproc.Options{Roots: []string{"notes", "go.mod", "docs"}, FS: fsys, Ordered: true}
+	for text, err := range fileproc.Stream(context.Background(), ".", opts, func(f *fileproc.File) (string, error) { return f.Root() + ": " + f.Rel(), nil }) {
+		fmt.Println(text, err)
+	}
+	// Output:
+	// notes: c.md <nil>
+	// go.mod: go.mod <nil>
+	// docs: a.md <nil>
+	// docs: b.md <nil>
+}
+
 // SkipMarked leaves out directories that hold a marker file, as backup programs do.
 func ExampleOptions_skipMarked() {
 	fsys := fstest.MapFS{

@@ -1,6 +1,7 @@
 package fileproc
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -881,4 +882,75 @@ func TestBinaryFilesAreTold(t *testing.T) {
 	require.Equal(t, map[string]string{"b": "text"}, out.got)
 	require.Equal(t, map[SkipReason]int64{SkippedBinary: 1}, out.report.Skipped)
 	w.requireSound(t, out)
+}
+
+// TestFaultsRoots: several roots take no more descriptors than one. Each may be closed and opened again, and the run may end at any
+// call.
+func TestFaultsRoots(t *testing.T) {
+	for _, workers := range []int{1, 3} {
+		for _, opts := range []Options{{}, {Ordered: true}, {IgnoreFiles: []string{".ignore"}}} {
+			for k, reached := 0, true; reached; k++ {
+				inBubble(t, func(t *testing.T) {
+					reached = false
+					ctx, cancel := context.WithCancel(t.Context())
+					defer cancel()
+					w := &world{root: small(), limit: 2 * workers, scarce: scarceErrors[0]}
+					w.onCall = func(n int) {
+						if n == k {
+							reached = true
+							cancel()
+						}
+					}
+					opts := opts
+					opts.Roots, opts.Workers, opts.openRoot, opts.Report = []string{"a", "b", "c"}, workers, w.openRoot, new(Report)
+					got := map[string]int{}
+					failed := 0
+					for f, err := range Stream(ctx, "root", opts, func(f *File) (string, error) { return f.Rel() + "=" + string(f.Data()), nil }) {
+						if err == nil {
+							got[f]++
+						} else {
+							failed++
+						}
+					}
+					require.Empty(t, w.wrong)
+					require.Zero(t, w.open)
+					requireLedger(t, *opts.Report)
+					if !reached {
+						want := map[string]int{}
+						for rel, data := range w.contents() {
+							if rel != "x" {
+								want[rel+"="+data] = 3
+							}
+						}
+						require.Equal(t, want, got)
+						require.Equal(t, 6, failed) // what has vanished
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestFaultsRootIsReplaced: a root that has been closed and is another directory when it is opened again is ErrChanged.
+func TestFaultsRootIsReplaced(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		opens, scarce := 0, &world{root: folder("", folder("d", file("f", "")), folder("e", file("f", ""))), limit: 2, scarce: scarceErrors[0]}
+		opts := Options{Roots: []string{"a", "b"}, Workers: 1, Report: new(Report), openRoot: func(root string) (directory, error) {
+			if root == "b" {
+				return nil, errBroken
+			}
+			opens++
+			d, err := scarce.openRoot(root)
+			if opens > 1 && err == nil {
+				d.(*worldDir).o = folder("", scarce.root.kids...)
+			}
+			return d, err
+		}}
+		_, err := Process(t.Context(), "root", opts, func(f *File) (string, error) { return f.Rel(), nil })
+		require.Greater(t, opens, 1)
+		require.ErrorIs(t, err, ErrChanged)
+		require.ErrorIs(t, err, errBroken)
+		require.Empty(t, scarce.wrong)
+		require.Zero(t, scarce.open)
+	})
 }

@@ -133,6 +133,9 @@ func (w *worker) stepAside() {
 // hasDescriptor reports whether a descriptor is free. It opens root's directory to find
 // out.
 func (w *worker) hasDescriptor() bool {
+	if w.root == nil {
+		return descriptors.IsFree()
+	}
 	if w.root.dir == nil {
 		return false
 	}

@@ -915,7 +915,7 @@ func newAsideWorker(t *testing.T, w *world) *worker {
 	r.pool.begun = true
 	r.pool.stopped.Store(true)
 	t.Cleanup(func() {
-		r.dirs.closeAll(r.root)
+		r.dirs.closeAll()
 		require.Zero(t, w.open)
 		require.Empty(t, w.wrong)
 	})

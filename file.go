@@ -34,7 +34,7 @@ type File struct {
 // nothing closes a Reader, Unchanged returns true, and Open fails with
 // errors.ErrUnsupported.
 func NewFile(path string, data []byte) *File {
-	n := &node{}
+	n := &node{tree: new(tree)}
 	name := path
 	for {
 		dir, rest, found := strings.Cut(name, "/")
@@ -45,7 +45,7 @@ func NewFile(path string, data []byte) *File {
 		n, name = &sub, rest
 	}
 	n.dir = new(fsDir) // which opens no *os.File
-	w := &worker{shared: &shared{paths: &pathBase{root: "."}}}
+	w := &worker{shared: new(shared)}
 	if data == nil {
 		data = []byte{} // nil is content that was not read
 	}
@@ -59,15 +59,19 @@ func (f *File) Name() string { return f.name.String() }
 // Rel returns the path relative to root, with slashes on every platform.
 func (f *File) Rel() string { return f.node.relPath(f.name.String()) }
 
+// Root returns the root under which the run has found the file, as it was given: root, or
+// an element of [Options.Roots]. For a File of NewFile it is "".
+func (f *File) Root() string { return f.node.tree.paths.root }
+
 // Path returns root and Rel, joined as filepath.Join does, except that a ".."
 // in root is kept, since after a symbolic link ".." need not lead back. With
 // [Options.FS] the result is a path within that file system.
-func (f *File) Path() string { return f.w.paths.entryPath(f.node, f.name.String()) }
+func (f *File) Path() string { return f.node.entryPath(f.name.String()) }
 
 // LinkTarget returns the path without symbolic links if Rel goes through a link, and ""
 // otherwise. The path has the form of [File.Path] if it lies below root; else it is
 // absolute. LinkTarget looks nothing up, so root itself may be a link.
-func (f *File) LinkTarget() string { return linkTarget(f.w.paths, f.node, f.name.String()) }
+func (f *File) LinkTarget() string { return linkTarget(f.node, f.name.String()) }
 
 // Data returns the content that was read. The slice must not be used after fn
 // has returned; until then fn may overwrite it. Its capacity is its length, so
@@ -397,7 +401,7 @@ func (r *fileReader) Read(p []byte) (n int, err error) {
 		if n, err = r.readRest(p); err == nil && n == 0 {
 			err = io.EOF
 		} else if err != nil {
-			err = sys.PathError("read", r.w.paths.entryPath(r.node, r.name.String()), err)
+			err = sys.PathError("read", r.node.entryPath(r.name.String()), err)
 		}
 		r.given += int64(n)
 		if r.err = err; err != nil {
@@ -443,7 +447,7 @@ func (r *fileReader) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.data, r.more = nil, nil
-	r.err = &fs.PathError{Op: "read", Path: r.w.paths.entryPath(r.node, r.name.String()), Err: fs.ErrClosed}
+	r.err = &fs.PathError{Op: "read", Path: r.node.entryPath(r.name.String()), Err: fs.ErrClosed}
 	r.w.counts.bytes += max(0, r.given-r.from)
 	r.close()
 }
@@ -463,11 +467,10 @@ func (f *File) Worker() int { return f.w.slot }
 // An Entry is a file or directory that [Walk], [Options.OnSkip] or
 // [Options.SelectDir] gives. It is an [fs.DirEntry] and may be kept.
 type Entry struct {
-	paths *pathBase
-	node  *node // the directory that lists it
-	name  string
-	typ   fs.FileMode
-	stat  *Stat // nil without Options.Stat: the results that wait for the loop stay small
+	node *node // the directory that lists it
+	name string
+	typ  fs.FileMode
+	stat *Stat // nil without Options.Stat: the results that wait for the loop stay small
 }
 
 var _ fs.DirEntry = Entry{}
@@ -483,12 +486,20 @@ func (e Entry) Rel() string {
 	return e.node.relPath(e.name)
 }
 
+// Root returns what [File.Root] returns.
+func (e Entry) Root() string {
+	if e.node == nil {
+		return ""
+	}
+	return e.node.tree.paths.root
+}
+
 // Path returns the path as [File.Path] does.
 func (e Entry) Path() string {
 	if e.node == nil {
 		return ""
 	}
-	return e.paths.path(e.node, e.name)
+	return e.node.path(e.name)
 }
 
 // LinkTarget returns what [File.LinkTarget] returns, also for a directory. For a link
@@ -497,7 +508,7 @@ func (e Entry) LinkTarget() string {
 	if e.node == nil {
 		return ""
 	}
-	return linkTarget(e.paths, e.node, e.name)
+	return linkTarget(e.node, e.name)
 }
 
 // Type returns the type bits: 0 for a regular file, fs.ModeDir for a directory.
@@ -520,7 +531,7 @@ func (e Entry) Stat() (Stat, error) {
 	if err != nil {
 		return Stat{}, err
 	}
-	if e.paths.fsys != nil {
+	if e.node.tree.paths.fsys != nil {
 		return Stat(statOfStored(info)), nil
 	}
 	return Stat(sys.StatOfInfo(info)), nil
@@ -530,7 +541,7 @@ func (e Entry) Stat() (Stat, error) {
 // [Options.Stat] it is Stat alone, without a Sys, if what is at Path shows other metadata, and so it is
 // with [Options.FS].
 func (e Entry) Info() (fs.FileInfo, error) {
-	inFS := e.node != nil && e.paths.fsys != nil // statOfStored may change the type that an FS gives
+	inFS := e.node != nil && e.node.tree.paths.fsys != nil // statOfStored may change the type that an FS gives
 	if e.stat != nil && !inFS {
 		if info, err := e.fetchInfo(); err == nil && content.IsSame(sys.Stat(*e.stat), sys.StatOfInfo(info)) {
 			return info, nil
@@ -551,7 +562,7 @@ func (e Entry) fetchInfo() (fs.FileInfo, error) {
 	if e.node == nil {
 		return nil, &fs.PathError{Op: "stat", Err: fs.ErrInvalid}
 	}
-	return e.paths.info(e.Path(), e.typ == fs.ModeSymlink)
+	return e.node.tree.paths.info(e.Path(), e.typ == fs.ModeSymlink)
 }
 
 // entryInfo is the fs.FileInfo of an Entry that has metadata.

@@ -168,7 +168,7 @@ func Walk(ctx context.Context, root string, opts Options) iter.Seq2[Entry, error
 		opts.ReadSize, opts.SkipBinary, opts.hooks = NoRead, false, hooks{}
 		streamRun(ctx, root, &opts, false, func(calls *callbacks, out outlet[Entry]) {
 			calls.fn = func(f *File) error {
-				e := Entry{paths: f.w.paths, node: f.node, name: f.name.String()}
+				e := Entry{node: f.node, name: f.name.String()}
 				if opts.Stat {
 					s := f.content.Stat
 					e.stat = (*Stat)(&s)
@@ -180,7 +180,7 @@ func Walk(ctx context.Context, root string, opts Options) iter.Seq2[Entry, error
 				if w.stopped() {
 					return false
 				}
-				e := Entry{paths: w.paths, node: parent, name: name, typ: fs.ModeDir}
+				e := Entry{node: parent, name: name, typ: fs.ModeDir}
 				if opts.Stat {
 					s, err := stat()
 					if err != nil {

@@ -77,7 +77,7 @@ func TestRanksOfIgnoreFiles(t *testing.T) {
 func TestPatternsOfAnotherDirectory(t *testing.T) {
 	for above, want := range map[string]map[string]string{"": {"x/b": ""}, "x/": {"b": "", "x/b": ""}} {
 		w := &world{root: folder("", file("a", ""), file("b", ""), folder("x", file("a", ""), file("b", "")))}
-		opts := Options{hooks: hooks{Ignore: []*gitignore.List{gitignore.Parse([]byte("a\n/b\n"))}, IgnoreAbove: above}}
+		opts := Options{hooks: hooks{Ignore: []*gitignore.List{gitignore.Parse([]byte("a\n/b\n"))}, IgnoreAbove: func(string) string { return above }}}
 		out := w.process(t.Context(), opts, nil)
 		require.NoError(t, out.err)
 		require.Equal(t, want, out.got, above)

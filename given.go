@@ -347,7 +347,7 @@ func (s *givenSource) newDir(up *givenNames, name string) *givenNames {
 // directories are opened in the order in which they were given.
 func (s *givenSource) newJob(up *givenNames, name names.Name, from source) *job {
 	s.dirs++
-	return newJob(node{parent: up.node, name: name, depth: up.node.depth + 1, inode: s.dirs, refs: 1}, from)
+	return newJob(node{parent: up.node, tree: up.node.tree, name: name, depth: up.node.depth + 1, inode: s.dirs, refs: 1}, from)
 }
 
 func (s *givenSource) addInvalid(name string) {

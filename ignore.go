@@ -52,36 +52,43 @@ func depthOf(root string) int {
 	return strings.Count(root, "/") + 1
 }
 
-// readIgnorePaths reads the files that Options.IgnoreFiles names by path.
-func (w *worker) readIgnorePaths() error {
+// readIgnorePaths reads the files that Options.IgnoreFiles names by path, for t.
+func (w *worker) readIgnorePaths(t *tree) error {
+	root := &t.root
 	for _, p := range w.cfg.ignorePaths {
 		n, rest := levelsUp(p)
-		dir, below, err := above(w.cfg, n)
+		dir, below, err := above(w.cfg, t.paths.root, n)
 		if err != nil {
 			return err
 		}
 		place := gitrepo.Place{Looks: w.calls.onRule} // absolute paths are of the system, also with an FS
+		var text []byte
+		read := func() (err error) {
+			text, err = place.ReadFile(rest, gitrepo.MaxIgnoreFile)
+			return err
+		}
 		if !filepath.IsAbs(p) {
 			place.FS, place.Dir = w.cfg.fsys, dir
-			if n == 0 {
-				place.At, err = gitAt(w.root.dir, dir)
-			}
 		}
-		var text []byte
-		if err == nil {
-			err = w.retryOnResource(func() error {
-				text, err = place.ReadFile(rest, gitrepo.MaxIgnoreFile)
+		if n == 0 && !filepath.IsAbs(p) {
+			err = w.withDirAside(root, func(d directory) (err error) {
+				if place.At, err = gitAt(d, dir); err == nil {
+					err = read()
+				}
 				return err
 			})
+			w.pin.drop(&w.dirs)
+		} else {
+			err = w.aside(func() error { return w.retryOnResource(read) })
 		}
 		// Where .git is a file, as in a work tree, .git/info/exclude gives ENOTDIR.
 		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
 			return err
 		}
 		if list := gitignore.Parse(text); below == "" {
-			w.root.ignore = w.root.ignore.Push("", list)
+			root.ignore = root.ignore.Push("", list)
 		} else {
-			w.root.ignore = w.root.ignore.PushAbove(below, list)
+			root.ignore = root.ignore.PushAbove(below, list)
 		}
 	}
 	return nil
@@ -89,12 +96,12 @@ func (w *worker) readIgnorePaths() error {
 
 // above returns the directory n levels above root, and root's path relative to that
 // directory, with a slash at its end. It stops at the file system's root.
-func above(c *config, n int) (dir, below string, err error) {
+func above(c *config, root string, n int) (dir, below string, err error) {
 	if n == 0 {
-		return c.root, "", nil
+		return root, "", nil
 	}
 	split, clean := path.Split, path.Clean
-	if dir = c.root; c.fsys == nil {
+	if dir = root; c.fsys == nil {
 		split, clean = filepath.Split, filepath.Clean
 		if dir, err = fsinfo.RealPath(dir); err != nil {
 			return "", "", err
@@ -122,9 +129,9 @@ func gitAt(d directory, path string) (gitrepo.At, error) {
 // top, or if n is root and lies in the repository. It returns errStopped if the run is
 // stopped. If n is not root and cannot be opened, it returns the reason.
 func (w *worker) readGitRules(n *node) error {
-	p := gitrepo.Place{FS: w.cfg.gitFS, Dir: filepath.Join(w.links.realRoot, filepath.FromSlash(n.relPath(""))), Looks: w.calls.onRule}
+	p := gitrepo.Place{FS: w.cfg.gitFS, Dir: filepath.Join(n.tree.realRoot, filepath.FromSlash(n.relPath(""))), Looks: w.calls.onRule}
 	if p.FS != nil {
-		p.Dir = path.Join(cmp.Or(w.cfg.gitRoot, w.cfg.root), n.relPath(""))
+		p.Dir = path.Join(cmp.Or(w.cfg.gitRoot, n.tree.paths.root), n.relPath(""))
 	}
 	var rules []gitrepo.Rule
 	var found, opened bool

@@ -111,7 +111,7 @@ func (w *worker) failure(kind FailureKind, op string, n *node, name string, err 
 	if e, ok := err.(*sys.Error); ok && kind != FailedFunc {
 		op, err = e.Op, e.Err
 	}
-	return &Failure{Kind: kind, PathError: fs.PathError{Op: op, Path: w.paths.path(n, name), Err: err}}
+	return &Failure{Kind: kind, PathError: fs.PathError{Op: op, Path: n.path(name), Err: err}}
 }
 
 func (w *worker) countFailed(failure *Failure) {

@@ -26,6 +26,7 @@ import (
 // the square of the depth.
 type node struct {
 	parent *node            // nil: root
+	tree   *tree            // that the node is in
 	name   names.Name       // the zero Name for root
 	depth  int              // 0: root
 	inode  uint64           // as listed, 0 if unknown: a hint for the order on the disk
@@ -60,17 +61,32 @@ type way interface {
 
 // child returns a node for a subdirectory of n.
 func (n *node) child(name names.Name, inode uint64) node {
-	return node{parent: n, name: name, depth: n.depth + 1, inode: inode, device: n.device, ignore: n.ignore, refs: 1}
+	return node{parent: n, tree: n.tree, name: name, depth: n.depth + 1, inode: inode, device: n.device, ignore: n.ignore, refs: 1}
 }
 
 // by returns another node with n's path, whose entries are opened through w.
 func (n *node) by(w way) node {
-	return node{parent: n.parent, name: n.name, depth: n.depth, ignore: n.ignore, way: w, refs: 1}
+	return node{parent: n.parent, tree: n.tree, name: n.name, depth: n.depth, ignore: n.ignore, way: w, refs: 1}
 }
 
-// isRoot reports whether n is the node that the run has opened first. Another node with
-// root's path has a way.
-func (n *node) isRoot() bool { return n.parent == nil && n.way == nil }
+// A tree is a root and what belongs to it. The last fields are known once root has been
+// opened and inspected, before anything in the tree is listed. An Entry that is kept keeps
+// its tree, which therefore refers to nothing of the run.
+type tree struct {
+	root   node
+	number int // the root's, in Options.Roots
+	paths  pathBase
+
+	device   uint64 // root's, with cfg.oneFilesystem
+	realRoot string // root's path, absolute and without links, if the run needs it
+	isFile   bool   // root leads to a file
+}
+
+func newTree(c *config, root string, number int) *tree {
+	t := &tree{number: number, paths: pathBase{root: root, fsys: c.fsys, follows: c.followFiles}}
+	t.root = node{tree: t, refs: 1}
+	return t
+}
 
 // belowLink reports whether n's path has a link in it.
 func (n *node) belowLink() bool {
@@ -189,8 +205,11 @@ func ComparePaths(a, b string) int {
 }
 
 // comparePaths is ComparePaths for the entry aName of a and the entry bName of b. It
-// builds no paths, since they may be long.
+// builds no paths, since they may be long. Trees come in the order of Options.Roots.
 func comparePaths(a *node, aName string, b *node, bName string) int {
+	if a.tree != b.tree {
+		return cmp.Compare(a.tree.number, b.tree.number)
+	}
 	shorter := 0 // a path comes before those that go on from it
 	for ; a.depth > b.depth; a = a.parent {
 		aName, shorter = a.name.String(), 1
@@ -236,7 +255,7 @@ func (p *pathBuffer) dir(n *node) string {
 	return unsafe.String(unsafe.SliceData(p.path), p.dirLen)
 }
 
-// A pathBase turns the paths of a run, which are relative to root, into paths that the
+// A pathBase turns the paths of a tree, which are relative to root, into paths that the
 // caller can use.
 type pathBase struct {
 	root    string // as the caller gave it
@@ -290,19 +309,20 @@ func (b *pathBase) info(path string, isLink bool) (fs.FileInfo, error) {
 }
 
 // path returns the path of the entry name of n, or of n itself if name is "".
-func (b *pathBase) path(n *node, name string) string {
+func (n *node) path(name string) string {
 	if name == "" {
 		if n.parent == nil {
-			return b.root
+			return n.tree.paths.root
 		}
 		n, name = n.parent, n.name.String()
 	}
-	return b.entryPath(n, name)
+	return n.entryPath(name)
 }
 
 // entryPath returns the path of the entry name of n. The name of a File of NewFile may
 // be "".
-func (b *pathBase) entryPath(n *node, name string) string {
+func (n *node) entryPath(name string) string {
+	b := &n.tree.paths
 	if p := n.join(b.prefix(), name); filepath.Separator == '/' || b.fsys != nil {
 		return p
 	}

@@ -16,7 +16,7 @@ import (
 // randomNodes returns the directories of a random tree, root first, and the path of each with a slash behind each name.
 // Some list the targets of links.
 func randomNodes(r *rand.Rand) (nodes []*node, paths []string) {
-	nodes, paths = []*node{{}}, []string{""}
+	nodes, paths = []*node{{tree: new(tree)}}, []string{""}
 	for range 30 {
 		i := r.IntN(len(nodes))
 		if r.IntN(5) == 0 {
@@ -34,9 +34,9 @@ func randomNodes(r *rand.Rand) (nodes []*node, paths []string) {
 
 func TestNodePaths(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
-	b, above := &pathBase{root: "top", fsys: fstest.MapFS{}}, &pathBase{root: "../x/.."}
 	for range 200 {
 		nodes, paths := randomNodes(r)
+		of := nodes[0].tree
 		var buffer pathBuffer
 		for range 100 {
 			i := r.IntN(len(nodes))
@@ -44,9 +44,11 @@ func TestNodePaths(t *testing.T) {
 			require.Equal(t, len(p), n.pathLen())
 			require.Equal(t, "x/"+p, string(n.appendPath([]byte("x/"))))
 			require.Equal(t, p+"f", n.relPath("f"))
-			require.Equal(t, path.Join("top", p, "f"), b.path(n, "f"))
-			require.Equal(t, path.Join("top", p), b.path(n, ""))
-			require.Equal(t, "../x/../"+p+"f", strings.ReplaceAll(above.path(n, "f"), `\`, "/"))
+			of.paths = pathBase{root: "top", fsys: fstest.MapFS{}}
+			require.Equal(t, path.Join("top", p, "f"), n.path("f"))
+			require.Equal(t, path.Join("top", p), n.path(""))
+			of.paths = pathBase{root: "../x/.."}
+			require.Equal(t, "../x/../"+p+"f", strings.ReplaceAll(n.path("f"), `\`, "/"))
 			require.Equal(t, p, buffer.dir(n))
 			if r.IntN(2) == 0 {
 				require.Equal(t, p+"long name", buffer.rel(n, []byte("long name")))
@@ -66,6 +68,9 @@ func TestComparePaths(t *testing.T) {
 			want := slices.Compare(strings.Split(a, "/"), strings.Split(b, "/"))
 			require.Equal(t, want, comparePaths(nodes[i], name, nodes[j], other), "%q %q", a, b)
 			require.Equal(t, want, ComparePaths(a, b), "%q %q", a, b)
+			later := newTree(&config{}, "root", 1).root
+			require.Equal(t, -1, comparePaths(nodes[i], name, &later, other))
+			require.Equal(t, 1, comparePaths(&later, other, nodes[i], name))
 		}
 	}
 }
@@ -108,21 +113,20 @@ func TestTargetOnAShare(t *testing.T) {
 	if runtime.GOOS != "windows" {
 		t.Skip("there are no paths of shares here")
 	}
-	base := &pathBase{root: `C:\root`, follows: true}
-	linked := (&node{}).child(names.New("l"), 0)
+	linked := (&newTree(&config{followFiles: true}, `C:\root`, 0).root).child(names.New("l"), 0)
 	way := &linkedDir{to: target{path: `\\host\share\d`, outside: true}}
 	linked.way = way
 	sub := linked.child(names.New("e"), 0)
-	require.Equal(t, `\\host\share\d\e\f`, linkTarget(base, &sub, "f"))
+	require.Equal(t, `\\host\share\d\e\f`, linkTarget(&sub, "f"))
 	way.to = target{path: "d"}
-	require.Equal(t, `C:\root\d\f`, linkTarget(base, &linked, "f"))
+	require.Equal(t, `C:\root\d\f`, linkTarget(&linked, "f"))
 }
 
 // The path of a file that is root itself is root as it was given, but for separators behind it.
 func TestPathOfARootThatIsAFile(t *testing.T) {
 	for root, want := range map[string]string{"f": "f", "d/f": "d/f", "d/f/": "d/f", "../f//": "../f", "/f": "/f", "/d//f": "/d//f"} {
-		b := &pathBase{root: root}
-		b.setFile("f")
-		require.Equal(t, want, b.path(&node{}, "f"), root)
+		of := newTree(&config{}, root, 0)
+		of.paths.setFile("f")
+		require.Equal(t, want, of.root.path("f"), root)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"iter"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -65,8 +66,8 @@ func (s Symlinks) String() string {
 //     [Options.OnSkip], [Options.Report], [Options.OnProgress]
 //   - Workers and machines: [Options.Workers], [Options.Shard],
 //     [Options.Shards], [Options.DisableURing]
-//   - In place of a listing, or of the operating system: [Options.Files],
-//     [Options.FS]
+//   - In place of root, a listing or the operating system: [Options.Roots],
+//     [Options.Files], [Options.FS]
 type Options struct {
 	// # Which files
 	//
@@ -278,8 +279,16 @@ type Options struct {
 	// The build tag fileproc_nouring leaves io_uring out of the program.
 	DisableURing bool
 
-	// # In place of a listing, or of the operating system
+	// # In place of root, a listing or the operating system
 	//
+	// Roots, if not empty, are processed in one run in place of root, as by a tool that gets
+	// [flag.Args]. Each is what root may be, and the other options apply to each as they would
+	// to root. [File.Root] says which one has a file. A root that is given twice is processed
+	// twice. One that fails does not end the run, which is also so for a file that
+	// [Options.IgnoreFiles] names by its path. With [Options.Ordered], results come in the order
+	// of Roots. Roots cannot be combined with Files, nor with package incremental.
+	Roots []string
+
 	// Files, if not nil, gives the paths of the files to process, relative to root
 	// and with slashes. They may begin with "./", as find prints them, and may be absolute
 	// if root has no "..". Root is then not listed. A path with a slash at its end
@@ -382,6 +391,13 @@ func (o *Options) config(root string, noFn bool) (config, error) {
 	if c.gitRoot != "" {
 		c.gitFS = o.hooks.GitFS
 	}
+	switch len(o.Roots) {
+	case 0:
+	case 1:
+		c.root = o.Roots[0]
+	default:
+		c.roots = o.Roots
+	}
 	c.ignoreNames, c.ignorePaths = splitIgnoreFiles(o.IgnoreFiles)
 	for _, m := range o.SkipMarked {
 		name, belowRoot := names.Mark(m)
@@ -410,12 +426,12 @@ func (o *Options) callbacks() callbacks {
 	// Each closure captures the function that it calls, and not o: so o need not be allocated.
 	if call := o.SelectDir; call != nil {
 		c.selectDir = func(w *worker, parent *node, name string) bool {
-			return call(Entry{paths: w.paths, node: parent, name: name, typ: fs.ModeDir})
+			return call(Entry{node: parent, name: name, typ: fs.ModeDir})
 		}
 	}
 	if call := o.OnSkip; call != nil {
 		c.onSkip = func(w *worker, n *node, name string, typ fs.FileMode, why SkipReason) {
-			call(Entry{paths: w.paths, node: n, name: name, typ: typ}, why)
+			call(Entry{node: n, name: name, typ: typ}, why)
 		}
 	}
 	if call := o.OnProgress; call != nil {
@@ -433,13 +449,26 @@ func (o *Options) validate(root string) error {
 	bad := func(format string, args ...any) {
 		wrong = append(wrong, fmt.Errorf("fileproc: "+format, args...))
 	}
-	switch {
-	case root == "":
-		bad("root is empty")
-	case strings.IndexByte(root, 0) >= 0:
-		bad("root %q contains a NUL byte", root)
-	case o.FS != nil && !fs.ValidPath(root):
-		bad("root %q is not a valid path within Options.FS (see fs.ValidPath)", root)
+	roots := o.Roots
+	if len(roots) == 0 {
+		roots = []string{root}
+	}
+	for _, root := range roots {
+		switch {
+		case root == "":
+			bad("root is empty")
+		case strings.IndexByte(root, 0) >= 0:
+			bad("root %q contains a NUL byte", root)
+		case o.FS != nil && !fs.ValidPath(root):
+			bad("root %q is not a valid path within Options.FS (see fs.ValidPath)", root)
+		}
+	}
+	switch h := &o.hooks; {
+	case len(o.Roots) == 0:
+	case o.Files != nil:
+		bad("Options.Roots cannot be combined with Options.Files, whose paths are relative to one root")
+	case h.Unchanged != nil || h.OnBinary != nil || h.OnDir != nil || h.OnRule != nil || h.GitRoot != "":
+		bad("Options.Roots is for Process, ForEach, Stream and Walk: a run of package incremental, watch or pipe has one root")
 	}
 	if o.MaxDepth < 0 {
 		bad("Options.MaxDepth is %d: want a depth from 1, or 0 for no limit", o.MaxDepth)
@@ -485,7 +514,7 @@ func (o *Options) validate(root string) error {
 		if f == "" || f == "." || f == ".." || strings.IndexByte(f, 0) >= 0 {
 			bad("Options.IgnoreFiles has %q: want the name or the path of a file", f)
 		}
-		if n, _ := levelsUp(f); o.FS != nil && n > depthOf(root) {
+		if n, _ := levelsUp(f); o.FS != nil && slices.ContainsFunc(roots, func(root string) bool { return n > depthOf(root) }) {
 			bad("Options.IgnoreFiles has %q, which is above Options.FS: want a path within it", f)
 		}
 	}

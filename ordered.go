@@ -1,6 +1,9 @@
 package fileproc
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
 // ordered is the queue of Stream and Walk with Options.Ordered: it keeps the work in the
 // order of paths, divided into spans. Workers begin spans in this order, and not too far
@@ -31,11 +34,16 @@ func newOrdered(workers int) *ordered {
 	return q
 }
 
-// begin gives the queue its first job and the function that lets a worker look for work.
-func (q *ordered) begin(first *job, wake func()) {
+// begin gives the queue its first jobs and the function that lets a worker look for work.
+func (q *ordered) begin(jobs []*job, wake func()) {
 	q.wake = wake
-	first.span = &span{job: first}
-	q.head, q.todo = first.span, first.span
+	for _, j := range slices.Backward(jobs) {
+		j.span = &span{job: j, next: q.head, nextTodo: q.todo}
+		if q.todo != nil {
+			q.todo.prevTodo = j.span
+		}
+		q.head, q.todo = j.span, j.span
+	}
 }
 
 // take begins the first span that may be begun.

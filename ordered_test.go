@@ -450,7 +450,7 @@ func TestOrderedMemory(t *testing.T) {
 func TestOrderedBegunAnew(t *testing.T) {
 	q := newOrdered(1)
 	root := jobFor("", 0)
-	q.begin(root, nil)
+	q.begin([]*job{root}, nil)
 	for range 3 {
 		_, j := q.take(0, 1)
 		require.Same(t, root, j)

@@ -1126,7 +1126,7 @@ func TestPoolStartsNobodyAfterAStop(t *testing.T) {
 	q := newOrdered(2)
 	p := new(pool)
 	p.init(q, nil, 2, 2, 9)
-	q.begin(jobFor("", 0), p.wake)
+	q.begin([]*job{jobFor("", 0)}, p.wake)
 	p.begun = true // worker 0, which has taken nothing
 	p.stop()
 	p.wake()

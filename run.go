@@ -2,15 +2,13 @@ package fileproc
 
 import (
 	"context"
-	"errors"
-	"io/fs"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/fileproc/fileproc/internal/descriptors"
-	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/sys"
 )
 
@@ -45,7 +43,7 @@ type run struct {
 	shared
 	uncancellable bool // the caller's context is never cancelled
 	counted       bool // in descriptors.RunsOpen
-	first         *job // lists root, unless Options.Files gives backlogs in no order
+	first         *job // lists root, unless Options.Files gives backlogs in no order, or Options.Roots has several
 }
 
 // runs are kept from call to call.
@@ -79,18 +77,22 @@ func (r *run) init(ctx context.Context, c config, calls callbacks, order *ordere
 	r.uncancellable = ctx.Done() == nil
 	r.parts.config = c
 	r.shared.init(ctx, calls) // first: the other steps read the options
-	r.dirs.init(budget.open, r.parts.pins[:0])
-	r.links.init(r.cfg, &r.filter, r.root)
+	r.dirs.init(budget.open, r.parts.pins[:0], r.root, &r.shared)
+	r.links.init(r.cfg, &r.filter, &r.dirs)
 	queue := r.initQueue(order)
 	r.initCold(budget.window) // after initQueue: where results come in order, no files are listed ahead
 	r.initPool(queue, budget)
 }
 
-// initQueue prepares the queue, with the job that it gives first, and returns it.
+// initQueue prepares the queue, with the jobs that it gives first, and returns it.
 func (r *run) initQueue(order *ordered) queue {
 	cfg := r.cfg
 	r.first = &r.parts.job
 	*r.first = job{node: r.root, source: foundDir{}}
+	jobs := append(r.parts.stack[:0], r.first)
+	if len(cfg.roots) > 0 {
+		jobs = argumentJobs(len(cfg.roots))
+	}
 	if cfg.files != nil {
 		r.given = newGivenSource(cfg, cfg.canOpen, r.root, order != nil, r.pool.wake)
 	}
@@ -99,13 +101,14 @@ func (r *run) initQueue(order *ordered) queue {
 		if r.given != nil {
 			r.first.source = nextBacklog{r.given}
 		}
-		order.begin(r.first, r.pool.wake)
+		order.begin(jobs, r.pool.wake)
 		return order
 	}
 	r.disk = &r.parts.disk
 	r.disk.cold, r.disk.given = &r.cold, r.given
 	if r.given == nil {
-		r.disk.stack = append(r.parts.stack[:0], r.first)
+		slices.Reverse(jobs) // the queue takes the last one first
+		r.disk.stack = jobs
 	}
 	if cfg.statFirst {
 		r.disk.readStage = stageAsked // see coldMode.listsAhead
@@ -271,29 +274,29 @@ func (r *run) open(w *worker) (ok bool, err error) {
 	if r.cfg.fsys == nil {
 		descriptors.Holders.Add(&r.dirs)
 	}
+	if r.root == nil { // see argument
+		r.count()
+		return true, nil
+	}
 	if r.calls.onDir != nil && r.given == nil {
 		// btrfs lists only what was there when the directory was opened: a watch must begin before that.
 		r.calls.onDir(".")
 	}
+	t := r.root.tree
 	if err = r.openFirst(w); err == nil {
-		err = r.inspectRoot(w)
+		err = w.inspectRoot(t, r.root.dir)
 	}
-	switch {
-	case err == errStopped:
-	case err != nil:
-		r.early(w, func() { w.foundFailedDir(r.root, err) })
-	case !r.rootIsFile():
-		for _, list := range r.cfg.ignoreLists {
-			r.root.ignore = r.root.ignore.PushAbove(r.cfg.ignoreAbove, list)
-		}
-		if r.cfg.gitIgnore {
-			r.early(w, func() { w.readGitRules(r.root) })
-		}
-		if err = w.readIgnorePaths(); err != errStopped {
-			return err == nil, err
-		}
+	if err != nil {
+		r.early(w, func() { w.foundFailedDir(r.root, err) }) // unless the run is stopped
+		return false, nil
 	}
-	return err == nil, nil
+	if t.isFile {
+		r.first.source = rootFile{}
+	}
+	if r.early(w, func() { err = w.readRules(t) }); err == errStopped {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // early calls do before any worker runs. Do may report failures, and so OnError may panic.
@@ -309,64 +312,15 @@ func (r *run) early(w *worker, do func()) {
 	returned = true
 }
 
-func (r *run) rootIsFile() bool {
-	_, ok := r.root.dir.(*soleFile)
-	return ok
-}
-
-func (r *run) inspectRoot(w *worker) error {
-	if f, ok := r.root.dir.(*soleFile); ok {
-		r.paths.setFile(f.name.String())
-		r.first.source = rootFile{}
-		if r.cfg.files != nil {
-			return &sys.Error{Op: "open", Err: errRootIsFile}
-		}
-		return nil
-	}
-	if r.cfg.oneFilesystem {
-		s, err := w.statDir(r.root.dir, names.Dot)
-		if err != nil {
-			return sys.AsError("stat", err)
-		}
-		r.device = s.Device
-	}
-	return r.links.resolveRoot()
-}
-
-// openRoot opens root: a directory, a file, or a symbolic link to one.
-func (r *run) openRoot() (directory, error) {
-	switch {
-	case r.calls.openRoot != nil:
-		return r.calls.openRoot(r.cfg.root)
-	case r.cfg.fsys != nil && r.cfg.files != nil && r.cfg.root == ".": // root is always there, and is not listed
-		return &fsDir{fsys: r.cfg.fsys, name: ".", named: true}, nil
-	case r.cfg.fsys != nil:
-		return openFSRoot(r.cfg.fsys, r.cfg.root, r.cfg.files != nil)
-	}
-	open := openRoot
-	if r.cfg.files != nil { // root is not listed
-		open = openRootToSearch
-	}
-	d, err := open(r.cfg.root)
-	if err == nil || sys.IsScarce(err) || errors.Is(err, fs.ErrNotExist) {
-		return d, err
-	}
-	return openSoleFile(r.cfg.root, err)
-}
-
 // openFirst opens root. If too few descriptors would then be left to the runs under
 // way, it waits until they have given up more or one of them has ended. After
 // descriptorPatience it opens root all the same.
 func (r *run) openFirst(w *worker) error {
 	open := func() (err error) {
-		r.root.dir, err = r.openRoot()
+		r.root.dir, err = r.openRoot(r.root.tree)
 		return err
 	}
-	if r.cfg.fsys != nil || r.calls.openRoot != nil {
-		return w.retryOnResource(open)
-	}
-	r.counted = true
-	if descriptors.RunsOpen.Add(1) > 1 {
+	if r.count() > 1 {
 		err := r.openWithReserve()
 		switch {
 		case sys.MayPass(err): // a file with a lease
@@ -392,10 +346,20 @@ func (r *run) openFirst(w *worker) error {
 	return w.retryOnResource(open)
 }
 
+// count counts r among the runs of the process that take descriptors, and returns how
+// many there are.
+func (r *run) count() int64 {
+	if r.cfg.fsys != nil || r.calls.openRoot != nil {
+		return 0
+	}
+	r.counted = true
+	return descriptors.RunsOpen.Add(1)
+}
+
 // openWithReserve opens root. If that does not leave the reserve of the run's level, it
 // closes root again and returns an error.
 func (r *run) openWithReserve() error {
-	d, err := r.openRoot()
+	d, err := r.openRoot(r.root.tree)
 	if err != nil {
 		return err
 	}
@@ -422,7 +386,7 @@ func (r *run) finish(start time.Time) {
 	r.pool.wait()
 	r.pool.stop()                       // nothing may begin once the directories that it needs are closed
 	descriptors.Holders.Remove(&r.dirs) // before the Report: other runs evict nothing of a run that is over
-	defer r.dirs.closeAll(r.root)
+	defer r.dirs.closeAll()
 	total := r.total()
 	for _, w := range r.workers {
 		w.retire()

@@ -208,14 +208,14 @@ func (d foundDir) inspect(w *worker, j *job) verdict {
 	if err == nil && w.cfg.oneFilesystem && n.parent != nil {
 		s, err = w.statDir(n.dir, names.Dot)
 	} else {
-		s.Device = w.device
+		s.Device = n.tree.device
 	}
 	switch {
 	case err != nil:
 		return failed(err)
 	case duplicate:
 		return leftOut(SkippedDuplicate)
-	case s.Device != w.device:
+	case s.Device != n.tree.device:
 		return leftOut(SkippedOtherFilesystem)
 	}
 	w.noteDevice(n)
@@ -311,7 +311,7 @@ func (w *worker) openOnce(n *node) error {
 		_, err := w.dirs.acquire(n)
 		return 1, err
 	}
-	if n.isRoot() { // which is open
+	if n == w.root { // which is open
 		_, _ = acquire()
 		return nil
 	}

@@ -69,7 +69,7 @@ func (l foundLinks) add(s *scanner, name names.Name) {
 		w.foundSkipped(SkippedOutside, s.node, name.String(), fs.ModeSymlink)
 	case t.mode == fs.ModeDir && w.cfg.followDirs:
 		if why == notSkipped && w.entryFilter.dir(s.node, name.Bytes()) == notSkipped && w.cfg.opensDepth(s.node.depth+1) {
-			way := &linkedDir{links: &w.links, to: t}
+			way := &linkedDir{links: &w.links, tree: s.node.tree, to: t}
 			n := s.node.child(name, 0)
 			n.id, n.way = t.id, way
 			w.links.addLinked(newJob(n, linkedSource{way}))

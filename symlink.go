@@ -23,29 +23,35 @@ import (
 // links are what a run knows of symbolic links: where they lead, and with
 // SymlinksFollow the directories that it has entered, or is to enter through links.
 type links struct {
-	cfg      *config
-	filter   *filter
-	root     *node  // open before any worker starts
-	realRoot string // root's path, absolute and without links, if the run needs it
+	cfg    *config
+	filter *filter
+	dirs   *dirCache
 
 	mu     sync.Mutex // guards what follows
 	linked []*job     // directories that links lead to
-	ids    map[[2]uint64][]identity
+	ids    map[inodeOfTree][]identity
+}
+
+// An inodeOfTree says which directory of a tree an identity may be of. If Options.Roots has
+// a directory twice, both trees have it.
+type inodeOfTree struct {
+	of            *tree
+	device, inode uint64
 }
 
 // init prepares l, which is new.
-func (l *links) init(cfg *config, f *filter, root *node) { l.cfg, l.filter, l.root = cfg, f, root }
+func (l *links) init(cfg *config, f *filter, dirs *dirCache) { l.cfg, l.filter, l.dirs = cfg, f, dirs }
 
-// resolveRoot finds the path of root without links.
-func (l *links) resolveRoot() error {
+// resolveRoot finds the path of t's root without links.
+func (l *links) resolveRoot(t *tree) error {
 	if !l.cfg.followFiles && !(l.cfg.gitIgnore && l.cfg.gitFS == nil) {
 		return nil
 	}
-	root, err := fsinfo.RealPath(cmp.Or(l.cfg.gitRoot, l.cfg.root))
+	root, err := fsinfo.RealPath(cmp.Or(l.cfg.gitRoot, t.paths.root))
 	if err != nil {
 		return sys.AsError("readlink", err)
 	}
-	l.realRoot = root
+	t.realRoot = root
 	return nil
 }
 
@@ -103,14 +109,15 @@ type linkedDir struct {
 	foundDir
 	*links
 	to      target
-	entered bool // the run has entered the directory by another path
+	tree    *tree // that to is relative to
+	entered bool  // the run has entered the directory by another path
 }
 
 func (d *linkedDir) open() (sub directory, err error) {
 	if d.to.outside {
 		return openRoot(d.to.path)
 	}
-	err = d.reach(d.to, func(parent directory, name names.Name) error {
+	err = d.reach(d.tree, d.to, func(parent directory, name names.Name) error {
 		sub, err = parent.openDir(name)
 		return err
 	})
@@ -121,7 +128,8 @@ func (d *linkedDir) leadsTo() (target, bool) { return d.to, true }
 
 // linkTarget returns the path without links of the entry name of n, or "" if there is no
 // link in its path.
-func linkTarget(b *pathBase, n *node, name string) string {
+func linkTarget(n *node, name string) string {
+	b := &n.tree.paths
 	if !b.follows {
 		return ""
 	}
@@ -146,18 +154,18 @@ func linkTarget(b *pathBase, n *node, name string) string {
 }
 
 func (l *links) follow(n *node, name string) (t target) {
-	full, err := fsinfo.EvalSymlinks(filepath.Join(l.realRoot, filepath.FromSlash(n.relPath(name))))
+	full, err := fsinfo.EvalSymlinks(filepath.Join(n.tree.realRoot, filepath.FromSlash(n.relPath(name))))
 	if err != nil {
 		return target{err: sys.AsError("readlink", err)}
 	}
 	t.path = full
-	rel, err := filepath.Rel(l.realRoot, full)
+	rel, err := filepath.Rel(n.tree.realRoot, full)
 	if t.outside = err != nil || rel != "." && !filepath.IsLocal(rel); !t.outside {
 		t.path = filepath.ToSlash(rel)
 	} else if !l.cfg.followOutside {
 		return t
 	}
-	t.err = l.reach(t, func(d directory, name names.Name) error {
+	t.err = l.reach(n.tree, t, func(d directory, name names.Name) error {
 		st, err := d.stat(name)
 		if err != nil {
 			return err
@@ -175,8 +183,8 @@ func (l *links) follow(n *node, name string) (t target) {
 	return t
 }
 
-// reach calls use with the directory that t is in, and its name there.
-func (l *links) reach(t target, use func(d directory, name names.Name) error) error {
+// reach calls use with the directory that t, a target in the tree of, is in, and its name there.
+func (l *links) reach(of *tree, t target, use func(d directory, name names.Name) error) error {
 	if t.outside {
 		dir, name := filepath.Split(t.path)
 		if name == "" { // the file system's root
@@ -189,14 +197,19 @@ func (l *links) reach(t target, use func(d directory, name names.Name) error) er
 		defer d.close()
 		return use(d, names.New(name))
 	}
-	d := l.root.dir
-	if t.path == "." {
-		return use(d, names.Dot)
+	root, err := l.dirs.acquire(&of.root)
+	if err != nil {
+		return err
 	}
+	defer l.dirs.release(&of.root, 1, 0)
+	if t.path == "." {
+		return use(root, names.Dot)
+	}
+	d := root
 	parts := strings.Split(t.path, "/")
 	for _, part := range parts[:len(parts)-1] {
 		sub, err := openDirToSearch(d, names.New(part))
-		if d != l.root.dir {
+		if d != root {
 			d.close()
 		}
 		if err != nil {
@@ -204,7 +217,7 @@ func (l *links) reach(t target, use func(d directory, name names.Name) error) er
 		}
 		d = sub
 	}
-	if d != l.root.dir {
+	if d != root {
 		defer d.close()
 	}
 	return use(d, names.New(parts[len(parts)-1]))
@@ -240,7 +253,7 @@ func (l *links) enteredBefore(n *node) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return !l.enter(id) && n.belowLink(), nil
+	return !l.enter(n.tree, id) && n.belowLink(), nil
 }
 
 // addLinked puts off j, whose directory a link leads to, until all others are listed.
@@ -261,30 +274,30 @@ func (l *links) takeLinked() []*job {
 	})
 	taken := l.linked
 	for _, j := range taken {
-		j.node.way.(*linkedDir).entered = !l.insert(j.node.id)
+		j.node.way.(*linkedDir).entered = !l.insert(j.node.tree, j.node.id)
 	}
 	l.linked = nil
 	slices.Reverse(taken) // the queue takes the last one first
 	return taken
 }
 
-// enter adds a directory and reports whether it was not in the set.
-func (l *links) enter(id identity) bool {
+// enter adds a directory of t and reports whether it was not in the set.
+func (l *links) enter(t *tree, id identity) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.insert(id)
+	return l.insert(t, id)
 }
 
-func (l *links) insert(id identity) bool {
-	var key [2]uint64
-	key[0], key[1] = id.inode()
+func (l *links) insert(t *tree, id identity) bool {
+	key := inodeOfTree{of: t}
+	key.device, key.inode = id.inode()
 	for _, other := range l.ids[key] {
 		if other.same(id) {
 			return false
 		}
 	}
 	if l.ids == nil {
-		l.ids = map[[2]uint64][]identity{}
+		l.ids = map[inodeOfTree][]identity{}
 	}
 	l.ids[key] = append(l.ids[key], id)
 	return true
@@ -319,7 +332,7 @@ func (d linkDir) openFile(name names.Name, path string) (*os.File, error) {
 
 // targetOf returns what get returns for the target of the link name.
 func targetOf[T any](d linkDir, name names.Name, get func(directory, names.Name) (T, error)) (v T, err error) {
-	err = d.reach(d.targets[name], func(parent directory, name names.Name) error {
+	err = d.reach(d.node.tree, d.targets[name], func(parent directory, name names.Name) error {
 		v, err = get(parent, name)
 		return err
 	})

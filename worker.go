@@ -38,7 +38,6 @@ type shared struct {
 	cfg      *config
 	calls    callbacks
 	filter   filter
-	paths    *pathBase
 	failures failures
 	dirs     dirCache
 	links    links
@@ -53,9 +52,7 @@ type shared struct {
 	cancel context.CancelCauseFunc
 	slots  chan int // the free ones, in which callbacks may run; nil: each worker keeps its own
 
-	// Known once root is open, before any worker starts.
-	root   *node
-	device uint64 // with cfg.oneFilesystem
+	root *node // open before any worker starts, and until the run ends; nil: Options.Roots has several
 
 	mu      sync.Mutex // guards workers while the run goes on
 	workers []*worker  // by id, nil where none was started; each is used by its goroutine alone
@@ -80,18 +77,13 @@ type shared struct {
 	}
 }
 
-// A treeBase is what an Entry or a result keeps of its run.
-type treeBase struct {
-	root  node
-	paths pathBase
-}
-
 // init prepares s, whose parts.config is set.
 func (s *shared) init(ctx context.Context, calls callbacks) {
 	cfg := &s.parts.config
-	base := &treeBase{root: node{refs: 1}, paths: pathBase{root: cfg.root, fsys: cfg.fsys, follows: cfg.followFiles}}
 	s.cfg, s.calls, s.filter = cfg, calls, newFilter(cfg)
-	s.root, s.paths = &base.root, &base.paths
+	if len(cfg.roots) == 0 {
+		s.root = &newTree(cfg, cfg.root, 0).root
+	}
 	s.pool, s.workers = &s.parts.pool, s.parts.workers[:0]
 	s.ctx, s.cancel = context.WithCancelCause(ctx)
 	s.failures = failures{onError: calls.onError, stop: s.stop}

@@ -93,7 +93,7 @@ func Main[T any](opts fileproc.Options, fn func(*fileproc.File) (T, error)) {
 // panicked. Run may then return while a Read of in still waits.
 //
 // The Options apply as they do to a run with Options.Files, which must be nil.
-// Options about listings apply to List alone; neither Run nor List can use Symlinks.
+// Options about listings apply to List alone; neither Run nor List can use Roots or Symlinks.
 // Options.OnError, if set, is called for each failure of a file. If it returns an
 // error, the batch ends, so that an engine tries again a failure that another machine
 // or another time may cure.
@@ -108,10 +108,15 @@ func List(ctx context.Context, root string, out io.Writer, opts fileproc.Options
 	return listNames(ctx, root, out, '\n', opts)
 }
 
+var errRoots = errors.New("pipe: Options.Roots cannot be used: the names are relative to one root")
+
 var errSymlinks = errors.New("pipe: Options.Symlinks cannot be used: a batch opens no symbolic link")
 
 func listNames(ctx context.Context, root string, out io.Writer, end byte, opts fileproc.Options) error {
-	if opts.Symlinks != fileproc.SymlinksSkip {
+	switch {
+	case opts.Roots != nil:
+		return errRoots
+	case opts.Symlinks != fileproc.SymlinksSkip:
 		return errSymlinks
 	}
 	w := bufio.NewWriterSize(out, flushSize)
@@ -138,6 +143,8 @@ func run[T any](ctx context.Context, root string, in io.Reader, out io.Writer, e
 	switch {
 	case opts.Files != nil:
 		return errors.New("pipe: Options.Files is set: the names come from the input")
+	case opts.Roots != nil:
+		return errRoots
 	case opts.Symlinks != fileproc.SymlinksSkip:
 		return errSymlinks
 	case fn == nil:

@@ -381,6 +381,7 @@ func TestBatchFails(t *testing.T) {
 		{name: "panic in OnProgress", opts: fileproc.Options{OnProgress: func(fileproc.Report) { panic(broken) }}, want: "fileproc: panic"},
 		{name: "Files", opts: fileproc.Options{Files: slices.Values([]string{"a"})}, want: "Options.Files"},
 		{name: "Symlinks", opts: fileproc.Options{Symlinks: fileproc.SymlinksFiles}, want: "Options.Symlinks"},
+		{name: "Roots", opts: fileproc.Options{Roots: []string{"a"}}, want: "Options.Roots"},
 		{name: "invalid options", opts: fileproc.Options{Workers: -1}, want: "Options.Workers"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -416,6 +417,7 @@ func TestBatchFails(t *testing.T) {
 	require.ErrorContains(t, pipe.Run[int](t.Context(), dir, strings.NewReader(""), io.Discard, fileproc.Options{}, nil), "fn is nil")
 	require.ErrorContains(t, pipe.List(t.Context(), filepath.Join(dir, "not"), io.Discard, fileproc.Options{}), "not")
 	require.ErrorContains(t, pipe.List(t.Context(), dir, io.Discard, fileproc.Options{Symlinks: fileproc.SymlinksFiles}), "Options.Symlinks")
+	require.ErrorContains(t, pipe.List(t.Context(), dir, io.Discard, fileproc.Options{Roots: []string{"a"}}), "Options.Roots")
 	require.ErrorIs(t, pipe.List(t.Context(), dir, failingWriter{broken}, fileproc.Options{}), broken)
 }
 

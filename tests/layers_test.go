@@ -23,7 +23,7 @@ import (
 var layers = []string{
 	"fileproc options",
 	"run",
-	"scan scan_given scan_links visit ignore",
+	"scan scan_given scan_links scan_roots visit ignore",
 	"worker file fdwait ledger",
 	"pool diskorder cold given scale",
 	"results failures",

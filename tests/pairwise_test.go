@@ -68,12 +68,17 @@ var dimensions = [][]setting{
 	option("DisableURing", func(o *fileproc.Options) *bool { return &o.DisableURing }, false, true),
 	{{"Shards 0", func(*asked) {}}, {"Shards 3", func(a *asked) { a.opts.Shards, a.opts.Shard = 3, 1 }}},
 	{{"Select none", func(*asked) {}}, {"Select name", func(a *asked) { a.selectBy = "name" }}, {"Select size", func(a *asked) { a.selectBy = "size" }}},
-	{{"Unchanged none", func(*asked) {}}, {"Unchanged name", func(a *asked) { a.asksOld = true }}},
+	{{"Unchanged none", func(*asked) {}}, {"Unchanged name", func(a *asked) {
+		a.asksOld, core.Hooks(&a.opts).Unchanged = true, func(*fileproc.File) bool { return true } // verify sets the one that is asked
+	}}},
 	{{"SelectDir none", func(*asked) {}}, {"SelectDir name", func(a *asked) {
 		a.asksDirs, a.opts.SelectDir = true, func(fileproc.Entry) bool { return true } // verify sets the one that is asked
 	}}},
 	{{"Files nil", func(*asked) {}}, {"Files", func(a *asked) {
 		a.opts.Files = slices.Values([]string{}) // verify sets those that the tree has
+	}}},
+	{{"Roots none", func(*asked) {}}, {"Roots two", func(a *asked) {
+		a.opts.Roots = []string{".", "."} // verify sets those that the tree has
 	}}},
 	option("SkipMarked", func(o *fileproc.Options) *[]string { return &o.SkipMarked }, nil, []string{"CACHEDIR.TAG", ".nobackup"}, []string{"CACHEDIR.TAG", "*/.ignore"}),
 	{{"OnSkip false", func(*asked) {}}, {"OnSkip true", func(a *asked) { a.asksSkipped = true }}},
@@ -100,6 +105,8 @@ func whyRefused(a asked) string {
 		return "SymlinksOutside"
 	case o.OneFilesystem && a.fsys:
 		return "OneFilesystem"
+	case o.Roots != nil && (o.Files != nil || a.asksOld):
+		return "Roots"
 	case o.Files == nil:
 	case o.MaxDepth != 0:
 		return "MaxDepth"
@@ -247,6 +254,11 @@ func (a asked) verify(t *testing.T, dir string, names []string) error {
 	if a.opts.GitIgnore {
 		newHome(t) // without an ignore file of the user's
 	}
+	if a.opts.Roots != nil { // the other root, in which nothing can be found
+		if err := os.Mkdir(filepath.Join(dir, "nothing"), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
 	r := reference{dir: dir, opts: a.opts, asksDirs: a.asksDirs, asksOld: a.asksOld, walks: a.entry == "Walk"}
 	if a.asksDirs {
 		a.opts.SelectDir = func(e fileproc.Entry) bool {
@@ -293,6 +305,10 @@ func (a asked) verify(t *testing.T, dir string, names []string) error {
 			names = withLinks(dir, names)
 		}
 		want, a.opts.Files = r.runNames(names), slices.Values(names)
+	}
+	if a.opts.Roots != nil {
+		a.opts.Roots = []string{p.path("nothing"), p.root}
+		want.report.Directories++
 	}
 	var skipped []string // without a lock: the race detector sees calls that overlap
 	if a.asksSkipped {
@@ -461,5 +477,5 @@ func TestOptionsRefused(t *testing.T) {
 			}
 		}
 	}
-	require.Len(t, seen, 6, "each reason of whyRefused")
+	require.Len(t, seen, 7, "each reason of whyRefused")
 }

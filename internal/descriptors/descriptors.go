@@ -66,6 +66,15 @@ func LeavesReserve(number, level int) error {
 	return nil
 }
 
+// IsFree reports whether a descriptor is free.
+func IsFree() bool {
+	f, err := os.Open(os.DevNull)
+	if err == nil {
+		f.Close()
+	}
+	return !sys.IsScarce(err)
+}
+
 // RunsOpen counts the runs whose root is open in the operating system. A root stays
 // open until its run ends. So roots must never take all descriptors: no run
 // could go on then.

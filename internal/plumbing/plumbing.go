@@ -30,9 +30,9 @@ type Hooks[File any] struct {
 	GitFS   fs.FS
 
 	// Ignore has patterns that apply in all of root, with less precedence than all others. They match paths relative to another
-	// directory. IgnoreAbove is the path from that directory to root: empty, or with a slash at its end.
+	// directory. IgnoreAbove returns the path from that directory to root: empty, or with a slash at its end.
 	Ignore      []*gitignore.List
-	IgnoreAbove string
+	IgnoreAbove func(root string) string
 
 	// IgnoreByName gives the files of a later element of Options.IgnoreFiles precedence over all files of an earlier element, as
 	// in rg and fd. Without it, the files of a directory have precedence over those of its parents. With Options.GitIgnore the

@@ -329,7 +329,7 @@ func (r *Run) eachInDir(j *Job, dir string) error {
 		}
 	}
 	hooks := core.Hooks(&opts)
-	hooks.IgnoreByName, hooks.Ignore, hooks.IgnoreAbove = true, r.ignore, fromHere(dir)
+	hooks.IgnoreByName, hooks.Ignore, hooks.IgnoreAbove = true, r.ignore, fromHere
 	opts.Report = new(fileproc.Report)
 	defer func() {
 		opts.Report.Found, opts.Report.Failed = 0, 0 // which Fail counts
