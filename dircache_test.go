@@ -3,6 +3,7 @@ package fileproc
 import (
 	"fmt"
 	"io/fs"
+	"iter"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -719,6 +720,12 @@ func TestOnDirComesBeforeTheOpen(t *testing.T) {
 	opts.Files, order = slices.Values([]string{"a"}), nil
 	require.NoError(t, ForEach(t.Context(), "root", opts, func(*File) error { return nil }))
 	require.Equal(t, []string{"open root"}, order, "nothing is listed")
+	opts.SelectDir = func(Entry) bool { return false }
+	for _, opts.Files = range []iter.Seq[string]{nil, slices.Values([]string{"d/"})} {
+		order = nil
+		require.NoError(t, ForEach(t.Context(), "root", opts, func(*File) error { return nil }))
+		require.NotContains(t, order, "OnDir d")
+	}
 }
 
 // As many as the limit stay open beside those that are in use, and one that cannot be identified is no reason to keep another.

@@ -953,4 +953,17 @@ func TestFaultsRootIsReplaced(t *testing.T) {
 		require.Empty(t, scarce.wrong)
 		require.Zero(t, scarce.open)
 	})
+
+// Metadata that a callback has looked up are not looked up again.
+func TestMetadataAreFetchedOnce(t *testing.T) {
+	w := &world{root: folder("", file("a", "alpha"))}
+	looks := 0
+	w.during = func(what, _ string) {
+		if what == "stat" {
+			looks++
+		}
+	}
+	opts := Options{Workers: 1, ReadSize: NoRead, Stat: true, openRoot: w.openRoot, Select: func(f *File) bool { _, err := f.Stat(); return err == nil }}
+	require.NoError(t, ForEach(t.Context(), "root", opts, func(f *File) error { _, err := f.Stat(); return err }))
+	require.Equal(t, 1, looks)
 }

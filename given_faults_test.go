@@ -981,3 +981,20 @@ func TestFilesBelowWhatCannotBeJudged(t *testing.T) {
 	require.Equal(t, []string{"d"}, asked)
 	require.Zero(t, w.open)
 }
+
+// Of the many names in a directory that fails, a run that is stopped tells no more than a part.
+func TestFilesOfAFailedDirectoryAfterAStop(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	w := &world{root: folder("", folder("d").with(opening(errBroken, errBroken, errBroken)))}
+	var all []string
+	for i := range 3 * givenPart {
+		all = append(all, fmt.Sprint("d/", i))
+	}
+	told := 0
+	opts := Options{Workers: 1, Suffixes: []string{".md"}, Files: slices.Values(all), OnSkip: func(Entry, SkipReason) { told++; cancel(errBroken) }}
+	out := w.process(ctx, opts, nil)
+	require.ErrorIs(t, out.err, errBroken)
+	require.Positive(t, told)
+	require.LessOrEqual(t, told, givenPart)
+	w.requireSound(t, out)
+}

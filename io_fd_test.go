@@ -94,6 +94,8 @@ func TestOpenToSearch(t *testing.T) {
 		_, err := d.(searchable).openDirToSearch(names.New(name))
 		require.ErrorIs(t, err, ErrChanged, name)
 	}
+	_, err = root.(informed).info(names.New("none"), "none")
+	require.ErrorIs(t, err, ErrChanged)
 	_, err = root.openFile(names.New("d"), "d")
 	require.ErrorIs(t, err, ErrChanged, "it is no regular file")
 	_, err = searched(nil, errBroken)

@@ -637,6 +637,12 @@ func TestOutcomeOfACall(t *testing.T) {
 	w.call(&File{w: w, node: r.root})
 	require.Equal(t, counts{abandoned: 1}, w.counts, "it is not called")
 	w.retire()
+	r = newRun(t.Context(), config{workers: 1, mayGrow: true, statFirst: true}, callbacks{unchanged: func(*File) bool { panic("without a slot") }}, nil)
+	w = r.startWorker(1)
+	r.stop(errBroken)
+	require.False(t, w.ask(&File{w: w, node: r.root, content: content.Content{HasStat: true}}, &batch{}, 0))
+	require.Equal(t, counts{abandoned: 1}, w.counts)
+	w.retire()
 }
 
 // The level of a run counts only where descriptors are few and other runs are under way.
