@@ -953,6 +953,7 @@ func TestFaultsRootIsReplaced(t *testing.T) {
 		require.Empty(t, scarce.wrong)
 		require.Zero(t, scarce.open)
 	})
+}
 
 // Metadata that a callback has looked up are not looked up again.
 func TestMetadataAreFetchedOnce(t *testing.T) {
