@@ -151,7 +151,7 @@ func (c *dirCache) giveBack(n *node, pins, refs int) directory {
 // v's identity cannot be found out, or if v is in use by then. A pin keeps v open while it
 // is identified. Like remove, close, identify, victim and unpinned, evict is called with c.mu held.
 func (c *dirCache) evict(v *node) bool {
-	if v.id == nil {
+	if v.id == nil && v.refs > 0 {
 		v.pins++
 		id, err := c.identify(v.dir)
 		v.pins--
