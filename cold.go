@@ -178,10 +178,10 @@ func (c *coldMode) listsAhead(b *batch) bool {
 // statsNext reports whether the next step of files like those of b is to stat them.
 func (c *coldMode) statsNext(b *batch) bool { return c.cfg.statsAhead() && b.stage == stageListed }
 
-// addFiles lists the entries of b ahead, beginning with entry from.
-func (c *coldMode) addFiles(b *batch, from int) {
-	c.dirs.ref(b.node, len(b.entries)-from)
-	c.ahead.addFiles(b.node, c.statsNext(b), b.entries[from:], b.inodes[from:])
+// addFiles lists the entries of b from first to end ahead.
+func (c *coldMode) addFiles(b *batch, first, end int) {
+	c.dirs.ref(b.node, end-first)
+	c.ahead.addFiles(b.node, c.statsNext(b), b.entries[first:end], b.inodes[first:end])
 }
 
 // listAhead gives the entries of b that no worker has taken back to the queue. If it
@@ -190,9 +190,8 @@ func (c *coldMode) listAhead(b *batch) bool {
 	if b.isWindow() || !c.listsAhead(b) {
 		return false
 	}
-	all := int64(len(b.entries))
-	if from := b.next.Swap(all); from < all {
-		c.addFiles(b, int(from))
+	if first, end := b.takeAll(); first < end {
+		c.addFiles(b, first, end)
 		c.pool.wake()
 	}
 	return true

@@ -450,6 +450,18 @@ func TestFilesListedAheadWakeAWorker(t *testing.T) {
 	})
 }
 
+// Files that are in a half of a batch are not given back with the others.
+func TestFilesOfAHalfAreNotListedAhead(t *testing.T) {
+	s, n := newColdStand(t, config{}), &node{refs: 1}
+	s.cold.setOn(true)
+	b := batchOf(2 * content.AheadFrom)
+	b.node, b.inodes = n, make([]uint64, len(b.entries))
+	require.True(t, b.halve(&batch{}))
+	require.True(t, s.cold.listAhead(b))
+	require.Equal(t, content.AheadFrom, s.files)
+	require.Equal(t, 1+content.AheadFrom, n.refs)
+}
+
 // A noter notes what it visits.
 type noter struct {
 	fakeWorker

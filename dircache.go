@@ -40,7 +40,7 @@ func (c *dirCache) init(limit int, pins []*dirPin, kept *node, roots rootOpener)
 
 // acquire opens n unless it is open, and pins it until release.
 func (c *dirCache) acquire(n *node) (directory, error) {
-	d, was := c.pinOpen(n)
+	d, parent, was := c.pinOpen(n)
 	if d != nil {
 		return d, nil
 	}
@@ -51,9 +51,10 @@ func (c *dirCache) acquire(n *node) (directory, error) {
 	case n.parent == nil:
 		d, err = c.roots.openRoot(n.tree)
 	default:
-		var parent directory
-		if parent, err = c.acquire(n.parent); err != nil {
-			return nil, err
+		if parent == nil {
+			if parent, err = c.acquire(n.parent); err != nil {
+				return nil, err
+			}
 		}
 		defer c.release(n.parent, 1, 0) // once d is in the cache: an fs.FS may panic here
 		if n.given {
@@ -86,16 +87,26 @@ func (c *dirCache) acquire(n *node) (directory, error) {
 }
 
 // pinOpen pins n and returns its directory, if that is open. If it is not, pinOpen
-// returns the identity that it had, if known.
-func (c *dirCache) pinOpen(n *node) (directory, identity) {
+// returns the identity that it had, if known, and does the same with the parent through which n
+// is opened.
+func (c *dirCache) pinOpen(n *node) (d, parent directory, was identity) {
 	c.mu.Lock()
 	defer c.mu.Unlock() // also if a mistake makes n nil: leave must not wait for ever
+	if d = n.pinIfOpen(); d == nil && n.way == nil && n.parent != nil {
+		parent = n.parent.pinIfOpen()
+	}
+	return d, parent, n.id
+}
+
+// pinIfOpen pins n, if it is open, and returns its directory. It is called with the directory
+// cache's mutex held.
+func (n *node) pinIfOpen() directory {
 	// The signals that interrupted each call of identity may be over.
 	n.noID = false
 	if n.dir != nil {
 		n.pins++
 	}
-	return n.dir, n.id
+	return n.dir
 }
 
 // insert pins n and makes d its directory, unless n has one. It returns n's directory.
@@ -288,6 +299,13 @@ func (p *dirPin) use(c *dirCache, n *node) (directory, error) {
 	p.node.Store(n)
 	p.state.Store(pinInUse)
 	return d, nil
+}
+
+// inherit makes the pin on n that the caller has p's own.
+func (p *dirPin) inherit(c *dirCache, n *node) {
+	p.drop(c)
+	p.node.Store(n)
+	p.state.Store(pinIdle)
 }
 
 func (p *dirPin) idle() { p.state.Store(pinIdle) }

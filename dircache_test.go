@@ -447,6 +447,51 @@ func TestDirPinIsTheLastToNeedADirectory(t *testing.T) {
 	s.end(t)
 }
 
+// A pin that was another's is given back once, also when evictAll takes it.
+func TestDirPinInherits(t *testing.T) {
+	for _, evicted := range []bool{false, true} {
+		s := newStand(t, 8, row(2))
+		var g dirPin
+		s.pins = append(s.pins, &g)
+		n := s.node["n0"]
+		s.mustPin(t, "n0")
+		_, err := g.use(s.dirCache, s.node["n1"])
+		require.NoError(t, err)
+		g.inherit(s.dirCache, n)
+		require.Zero(t, s.node["n1"].pins)
+		require.Equal(t, 1, n.pins)
+		if evicted {
+			s.evictAll()
+			require.Zero(t, n.pins)
+			require.Nil(t, n.dir)
+		} else {
+			d, err := g.use(s.dirCache, n)
+			require.NoError(t, err)
+			require.Same(t, n.dir, d)
+			require.Equal(t, 1, n.pins)
+		}
+		g.drop(s.dirCache)
+		require.Zero(t, n.pins)
+		s.end(t)
+	}
+}
+
+// The worker that has listed a directory to its end visits its files with the pin and the reference of the listing.
+func TestDirPinOfTheListing(t *testing.T) {
+	w := &world{eager: true, root: folder("", folder("d", file("f", "f"), file("g", "g"), folder("e", file("h", "h"))))}
+	out := w.process(t.Context(), Options{Workers: 1}, func(f *File) error {
+		refs := 1 // the batch's
+		if f.node.name.String() == "d" {
+			refs = 2 // and that of e, which is yet to be opened
+		}
+		require.Equal(t, refs, f.node.refs, f.Rel())
+		require.Equal(t, 1, f.node.pins)
+		return nil
+	})
+	require.Len(t, out.got, 3)
+	w.requireSound(t, out)
+}
+
 func TestDirCacheAfterAnyEnd(t *testing.T) {
 	s := newStand(t, 8, chain())
 	var g dirPin

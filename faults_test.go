@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -766,6 +767,35 @@ func TestReadLaterInOrder(t *testing.T) {
 	require.NoError(t, out.err)
 	require.Len(t, asked, 50)
 	require.Equal(t, asked, opened)
+}
+
+// A large batch is halved many times: each file is delivered once, and the halves refer to their directory until all are visited,
+// also after a stop.
+func TestFaultsHalves(t *testing.T) {
+	const files = 1000
+	for _, opts := range []Options{{}, {Stat: true}, {hooks: hooks{Unchanged: func(f *File) bool { return f.Name() == "f1" }}}} {
+		for _, stopAt := range []int64{0, 1, files / 2} {
+			inBubble(t, func(t *testing.T) {
+				w := &world{root: crowd(files, 1), perList: 2 * files, eager: true}
+				var calls atomic.Int64
+				opts.Workers = 7
+				out := w.process(t.Context(), opts, func(f *File) error {
+					time.Sleep(time.Millisecond)
+					if calls.Add(1) == stopAt {
+						return fs.SkipAll
+					}
+					return nil
+				})
+				require.NoError(t, out.err)
+				delete(out.got, "f1")
+				w.requireSound(t, out)
+				if stopAt == 0 {
+					require.EqualValues(t, len(w.contents()), calls.Load())
+					require.LessOrEqual(t, out.report.Elapsed, (files/7+2)*time.Millisecond)
+				}
+			})
+		}
+	}
 }
 
 // A window whose directory cannot be opened leaves nothing pinned, nor the directory before it.

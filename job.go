@@ -4,6 +4,7 @@ import (
 	"io/fs"
 	"sync/atomic"
 
+	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/sys"
 )
@@ -105,15 +106,17 @@ func (j *job) pause(c *dirCache) {
 	c.release(j.node, 1, 0)
 }
 
-// end ends the job, and gives up all that it holds.
-func (j *job) end(c *dirCache) {
+// end ends the job, and gives up all that it holds. Others get so many references to its node.
+func (j *job) end(c *dirCache, refs int) {
 	j.source.end()
 	j.opened(c, false)
 	pins := 0
 	if j.pinned {
 		j.pinned, pins = false, 1
 	}
-	c.release(j.node, pins, 1)
+	if pins > 0 || refs != 1 {
+		c.release(j.node, pins, 1-refs)
+	}
 }
 
 // An entryBuffer has what the listing of one directory has given so far.
@@ -149,8 +152,9 @@ const (
 )
 
 // A batch is the files that one scan of a directory gave, or a window: files that lie
-// next to each other on a disk, in any directories. Several workers may visit one batch:
-// each takes the next entry.
+// next to each other on a disk, in any directories. A worker that has nothing else to do moves
+// half of the entries that are left to a batch of its own, so that both workers fetch several files
+// together. Where few are left, several workers visit one batch: each takes the next entry.
 type batch struct {
 	node    *node
 	nodes   []*node // of a window's entries; see isWindow
@@ -159,7 +163,7 @@ type batch struct {
 	inodes  []uint64     // of entries, as listed; not in spans
 	stage   stage        // of all entries
 	stats   []sys.Stat   // of entries, in stageAsked: the zero Stat if unknown; not in windows
-	next    atomic.Int64 // the first entry that no worker has taken
+	next    atomic.Int64 // see rest
 	joined  atomic.Bool  // more than one worker has visited the batch
 	err     error        // why none of the entries can be opened, if Options.Files named them
 
@@ -186,22 +190,63 @@ func (b *batch) nodeOf(i int) *node {
 	return b.node
 }
 
+// rest returns which entries no worker has taken, those before end, if b.next is next. Its lower
+// half is the first of them, its upper half how many entries behind them are in other batches.
+func (b *batch) rest(next int64) (first, end int) {
+	return int(uint32(next)), len(b.entries) - int(next>>32)
+}
+
 // take returns the index of an entry for the caller to visit, or false when
 // all are taken.
 func (b *batch) take() (int, bool) {
-	i := b.next.Add(1) - 1
-	return int(i), i < int64(len(b.entries))
+	next, end := b.rest(b.next.Add(1))
+	return next - 1, next <= end
+}
+
+// takeAll takes the entries that are left, those from first to end.
+func (b *batch) takeAll() (first, end int) {
+	first, end = b.rest(b.next.Swap(int64(len(b.entries))))
+	return min(first, end), end
 }
 
 // left returns how many entries no worker has taken.
 func (b *batch) left() int {
-	return max(0, len(b.entries)-int(b.next.Load()))
+	first, end := b.rest(b.next.Load())
+	return max(0, end-first)
 }
 
 // abandon takes all entries that are left and returns how many it took.
 func (b *batch) abandon() int64 {
-	n := int64(len(b.entries))
-	return max(0, n-b.next.Swap(n))
+	first, end := b.takeAll()
+	return int64(end - first)
+}
+
+// halve moves the latter half of the entries that are left to half, which is empty. It returns
+// false if they are too few for two workers to fetch several together, or if the batch must stay
+// whole: a window, which is fetched whole, and the files of a span. The caller takes care that
+// nobody resets b meanwhile.
+func (b *batch) halve(half *batch) bool {
+	for b.span == nil && !b.isWindow() {
+		next := b.next.Load()
+		first, end := b.rest(next)
+		if end-first < content.AheadFrom {
+			break
+		}
+		k := (end - first) / 2
+		if !b.next.CompareAndSwap(next, next+int64(k)<<32) {
+			continue
+		}
+		half.node, half.stage, half.err = b.node, b.stage, b.err
+		half.entries = append(half.entries, b.entries[end-k:end]...)
+		if len(b.inodes) > 0 {
+			half.inodes = append(half.inodes, b.inodes[end-k:end]...)
+		}
+		if len(b.stats) > 0 {
+			half.stats = append(half.stats, b.stats[end-k:end]...)
+		}
+		return true
+	}
+	return false
 }
 
 func (b *batch) reset() {

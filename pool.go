@@ -20,8 +20,11 @@ type work interface {
 	// does, and b may be reused. Other workers may call leave for b at the same time, and
 	// return after the call with last set.
 	leave(b *batch, last bool)
-	// idle says that the worker may be about to wait. It does not block, and may be
-	// called with the pool's mutex held.
+	// halve moves half of the entries of b that are left to a batch of its own, or returns nil
+	// if they are too few. Like idle, it does not block, and may be called with the pool's
+	// mutex held.
+	halve(b *batch) *batch
+	// idle says that the worker may be about to wait.
 	idle()
 }
 
@@ -48,8 +51,8 @@ type queue interface {
 
 // A pool runs one kind of worker. Each worker takes a directory, lists a part of it
 // and then visits the files it got, while others go on with the listing, list other
-// directories, or join in visiting the batch. So there is never more than one batch
-// per worker, and no buffer that can fill up and block.
+// directories, take half of the batch, or join in visiting it. So there is never more than one
+// batch per worker, and no buffer that can fill up and block.
 //
 // Directories that are partly listed come first, since they hold descriptors, and
 // then what the queue gives.
@@ -168,7 +171,7 @@ func (p *pool) next(id int, w work) (*batch, *job) {
 			p.dismiss(id, w)
 			break
 		}
-		if b, j := p.pick(); b != nil || j != nil {
+		if b, j := p.pick(w); b != nil || j != nil {
 			p.busy++
 			p.wakeOne(b, 0)
 			return b, j
@@ -241,7 +244,7 @@ func (p *pool) dismiss(id int, w work) {
 }
 
 // pick is called with p.mu held.
-func (p *pool) pick() (*batch, *job) {
+func (p *pool) pick(w work) (*batch, *job) {
 	if k := len(p.ready); k > 0 {
 		b := p.ready[k-1]
 		p.ready = p.ready[:k-1]
@@ -249,7 +252,7 @@ func (p *pool) pick() (*batch, *job) {
 		return b, nil
 	}
 	if p.aside > 0 { // begin no directory first: each could make one more worker wait
-		if b := p.join(); b != nil {
+		if b := p.join(w); b != nil {
 			return b, nil
 		}
 	}
@@ -271,12 +274,12 @@ func (p *pool) pick() (*batch, *job) {
 	if j := p.popPaused(); j != nil {
 		return nil, j
 	}
-	return p.join(), nil
+	return p.join(w), nil
 }
 
-// join lets one more worker visit the batch with the most entries left, and returns
-// that batch, or nil if no batch has any.
-func (p *pool) join() *batch {
+// join gives w half of the batch with the most entries left or, if these are few, lets it visit
+// that batch, too. It returns nil if no batch has any.
+func (p *pool) join(w work) *batch {
 	var most *batch
 	left := 0
 	for _, b := range p.active {
@@ -284,10 +287,15 @@ func (p *pool) join() *batch {
 			most, left = b, k
 		}
 	}
-	if most != nil {
-		most.users++
-		most.joined.Store(true)
+	if most == nil {
+		return nil
 	}
+	if half := w.halve(most); half != nil {
+		p.activate(half)
+		return half
+	}
+	most.users++
+	most.joined.Store(true)
 	return most
 }
 

@@ -37,6 +37,13 @@ func (f fakeWorker) visit(b *batch, i int)     { f.crew.visit(f.id, b, i) }
 func (f fakeWorker) leave(b *batch, last bool) { f.crew.leave(b, last) }
 func (f fakeWorker) idle()                     {}
 
+func (f fakeWorker) halve(b *batch) *batch {
+	if half := (&batch{}); b.halve(half) {
+		return half
+	}
+	return nil
+}
+
 // A plan is a tree of fake directories, 0 being root. It has the result of each scan of each directory.
 type plan [][]bufferful
 
@@ -202,9 +209,8 @@ func inodesOf(entries []names.Name) (inodes []uint64) {
 
 func (c *crew) visit(w int, b *batch, i int) {
 	if c.dirs.cold.isOn() && !b.isWindow() { // as worker.listAhead
-		all := int64(len(b.entries))
-		if from := b.next.Swap(all); from < all {
-			c.dirs.addFiles(b.node, c.toStat(b.node), b.entries[from:], inodesOf(b.entries[from:]))
+		if first, end := b.takeAll(); first < end {
+			c.dirs.addFiles(b.node, c.toStat(b.node), b.entries[first:end], inodesOf(b.entries[first:end]))
 			c.pool.wake()
 		}
 	}
@@ -1188,10 +1194,10 @@ func TestPoolJoins(t *testing.T) {
 		for _, b := range []*batch{less, most, batchOf(0)} {
 			p.activate(b)
 		}
-		b, n := p.pick()
+		b, n := p.pick(fakeWorker{c, 1})
 		require.Equal(t, aside > 0, n == nil)
 		if n != nil {
-			b, n = p.pick()
+			b, n = p.pick(fakeWorker{c, 1})
 			require.Nil(t, n)
 		}
 		require.Same(t, most, b)
@@ -1201,12 +1207,28 @@ func TestPoolJoins(t *testing.T) {
 	}
 	c := newCrew(oneDirectory(1), 2, 8)
 	c.pool.aside = 1
-	_, n := c.pool.pick()
+	_, n := c.pool.pick(fakeWorker{c, 1})
 	require.NotNil(t, n, "there is no batch to join")
 	require.Equal(t, 1, c.pool.partly)
-	b, n := c.pool.pick()
+	b, n := c.pool.pick(fakeWorker{c, 1})
 	require.True(t, b == nil && n == nil)
 	require.Equal(t, 1, c.pool.partly)
+}
+
+// A worker that joins where much is left gets a half, of which nobody learns.
+func TestPoolHalves(t *testing.T) {
+	c := newCrew(oneDirectory(1), 2, 8)
+	c.dirs.stack = nil
+	b := batchOf(2 * content.AheadFrom)
+	c.pool.activate(b)
+	half, _ := c.pool.pick(fakeWorker{c, 1})
+	require.NotSame(t, b, half)
+	require.Equal(t, []*batch{b, half}, c.pool.active)
+	for _, each := range c.pool.active {
+		require.Equal(t, content.AheadFrom, each.left())
+		require.Equal(t, 1, each.users)
+		require.False(t, each.joined.Load())
+	}
 }
 
 // One worker is woken or started for what is left beside the caller's own. The second of all starts at once if that is much, and
@@ -1352,7 +1374,7 @@ func TestPoolListsOnWhenBatchesCameFirst(t *testing.T) {
 	c := newCrew(oneDirectory(1), 1, 3)
 	c.dirs.stack, c.dirs.draining = nil, true
 	c.pool.paused = []*job{jobFor("a", 1)}
-	b, j := c.pool.pick()
+	b, j := c.pool.pick(fakeWorker{c, 1})
 	require.Nil(t, b)
 	require.Equal(t, "a", j.node.name.String())
 }

@@ -62,7 +62,7 @@ func (w *worker) scanPart(j *job) scanResult {
 	}
 	from := j.source.(lister)
 	if !w.makeReady(j, from) {
-		j.end(&w.dirs)
+		j.end(&w.dirs, 0)
 		return scanResult{}
 	}
 	s := &w.scanner
@@ -371,7 +371,7 @@ func (s *scanner) result(more bool) scanResult {
 	}
 	b := s.batch
 	if b != nil && w.cold.listsAhead(b) {
-		w.cold.addFiles(b, 0)
+		w.cold.addFiles(b, 0, len(b.entries))
 		b.reset()
 		w.spare, b = b, nil
 	}
@@ -396,13 +396,19 @@ func (s *scanner) result(more bool) scanResult {
 		r.batch = b
 		refs++
 	}
-	if refs > 0 {
+	j, isLast := s.job, !more && n == s.job.node // what the job holds goes to others
+	if refs > 0 && !isLast {
 		w.dirs.ref(n, refs)
+		refs = 0
 	}
 	if more {
 		r.state = scanMore
 	} else {
-		s.job.end(&w.dirs)
+		if isLast && r.batch != nil { // w visits the batch next, unless it waits for a descriptor
+			w.pin.inherit(&w.dirs, n)
+			j.pinned = false
+		}
+		j.end(&w.dirs, refs)
 	}
 	s.batch, s.part = nil, nil // it is the caller's now; if end panics before this, finish counts its entries
 	return r
@@ -515,11 +521,7 @@ func (s *scanner) addToBatch(name names.Name, inode uint64) {
 	w := s.w
 	w.found(1)
 	if s.batch == nil {
-		if s.batch = w.spare; s.batch == nil {
-			s.batch = &batch{}
-		}
-		w.spare = nil
-		s.batch.node = s.node
+		s.batch = w.emptyBatch(s.node)
 	}
 	s.batch.entries = append(s.batch.entries, name)
 	s.batch.inodes = append(s.batch.inodes, inode)

@@ -138,11 +138,8 @@ func (w *worker) readLater(f *File, inode uint64) {
 		b = nil
 	}
 	if b == nil {
-		if b = w.spare; b == nil {
-			b = &batch{}
-		}
-		w.spare = nil
-		b.node, b.stage = f.node, stageAsked
+		b = w.emptyBatch(f.node)
+		b.stage = stageAsked
 		w.dirs.ref(f.node, 1)
 		w.toRead = b
 	}
@@ -182,6 +179,18 @@ func (w *worker) callOnBinary(f *File) {
 	f.skip(SkippedBinary)
 }
 
+// halve is called when the worker has nothing else to do. A worker visits b, so that b refers to
+// its node.
+func (w *worker) halve(b *batch) *batch {
+	half := w.emptyBatch(b.node)
+	if !b.halve(half) {
+		half.node, w.spare = nil, half
+		return nil
+	}
+	w.dirs.ref(b.node, 1)
+	return half
+}
+
 // leave is called when the worker visits no more entries of b. Last says that no other
 // worker visits b, so that its references can be released.
 func (w *worker) leave(b *batch, last bool) {
@@ -219,7 +228,7 @@ func (w *worker) publishToRead(b *batch) {
 		w.pool.addBatch(b)
 		return
 	}
-	w.cold.addFiles(b, 0)
+	w.cold.addFiles(b, 0, len(b.entries))
 	w.dirs.release(b.node, 0, 1)
 	w.pool.wake()
 }

@@ -148,6 +148,16 @@ type worker struct {
 	short        *shortage // while w waits for a descriptor
 }
 
+// emptyBatch returns a batch for files of n.
+func (w *worker) emptyBatch(n *node) *batch {
+	b := w.spare
+	if b == nil {
+		b = &batch{}
+	}
+	w.spare, b.node = nil, n
+	return b
+}
+
 // A scanner is what a scan of a directory has found so far. Its methods are in
 // scan.go.
 type scanner struct {
@@ -382,7 +392,10 @@ type rest struct {
 	first int
 }
 
-func (r *rest) Len() int { return len(r.b.entries) - r.first }
+func (r *rest) Len() int {
+	_, end := r.b.rest(r.b.next.Load())
+	return end - r.first
+}
 
 func (r *rest) Use(n int) (content.Dir, []names.Name, error) {
 	files, node := r.b.entries[r.first:r.first+n], r.b.nodeOf(r.first)

@@ -29,6 +29,7 @@ const (
 	scanSize              = 510       // entries
 	smallest, rows, group = 8, 16, 64 // files of a group: the fewest; without io_uring; with it
 	ringFrom, ringShare   = 240, 8
+	leastHalved           = 16
 	lockLines             = 3 // cache lines that move with a lock: its own, and those of the data that it guards
 )
 
@@ -116,6 +117,12 @@ func (m *model) pick() (from *listing, b *batch) {
 		return nil, nil
 	}
 	b = slices.MaxFunc(m.active, func(a, b *batch) int { return a.size - a.next - b.size + b.next })
+	if left := b.size - b.next; left >= leastHalved {
+		half := &batch{size: left / 2, count: b.count, taken: &line{move: m.Move}}
+		b.size -= half.size
+		m.active = append(m.active, half)
+		return nil, half
+	}
 	b.joined = true
 	return nil, b
 }

@@ -49,7 +49,7 @@ func Main(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("bench scale", flag.ContinueOnError)
 	passes := flags.Int("passes", 100, "`passes` of each run; the quickest counts, since what else the machine does only adds")
 	// The first four were measured with clocks in the mutexes and with a sync.Cond, on an Intel Xeon, 2026-11-27; Table is assumed.
-	c := costs{Pool: 100, Cache: 10, CacheUses: 9, Wake: 12_000, Table: 30}
+	c := costs{Pool: 100, Cache: 10, CacheUses: 5, Wake: 12_000, Table: 30}
 	flags.Float64Var(&c.Move, "move", 50, "`ns` of a cache line from core to core: 51 in a Xeon 8375C (github.com/nviennot/core-to-core-latency)")
 	return fail.Try(func() {
 		fail.On(flags.Parse(args))
