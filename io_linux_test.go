@@ -869,6 +869,9 @@ func TestDiskOf(t *testing.T) {
 
 // A directory is halved where its positions allow that, if enough is left, and if the system opens it again and takes the position.
 func TestWhereADirectoryIsHalved(t *testing.T) {
+	if math.MaxInt == math.MaxInt32 {
+		t.Skip("in 32 bits, the positions of ext4 are hashes of 32 bits")
+	}
 	open := func(path string, typ, at, end int64) *linuxDir {
 		d, err := openRoot(path)
 		require.NoError(t, err)
