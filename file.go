@@ -158,7 +158,7 @@ func (f *File) osInfo() (info fs.FileInfo) {
 // fetchRegular is fetchStat, but if f is no regular file any more, that is an error.
 func (f *File) fetchRegular() error {
 	s, err := f.fetchStat()
-	if err == nil {
+	if err == nil && f.node.tree.stream == 0 {
 		err = sys.CheckRegular("stat", s.Mode)
 	}
 	return err
@@ -327,7 +327,8 @@ func (f *File) Xattrs() (all map[string][]byte, err error) {
 // following a link. If it is no longer a regular file, the error is [ErrChanged].
 // The Name of the result is Path, in which the generic backend may have "/./" for
 // "/". Report.Bytes does not count what is read through the result. With
-// [Options.FS], which has no *os.File, the error is errors.ErrUnsupported.
+// [Options.FS], which has no *os.File, and if root leads to a FIFO or a device, the error is
+// errors.ErrUnsupported.
 func (f *File) Open() (*os.File, error) {
 	var file *os.File
 	err := f.w.withDir(f.node, func(d directory) (err error) {
@@ -351,13 +352,14 @@ func (f *File) Open() (*os.File, error) {
 // another file, or its metadata show a change, the read fails with [ErrChanged]. The read
 // compares the device, the inode, the size and the times of change, as far as the system
 // has them. Without Data, as with [NoRead] and in [Options.Select], it accepts any regular
-// file of that name. Report.Bytes counts what is read behind Data.
+// file of that name. Report.Bytes counts what is read behind Data. If root leads to a FIFO
+// or a device, Reader returns Data and then what nobody has read of it yet.
 func (f *File) Reader() io.Reader {
 	f.w.endReading()
 	c := &f.content
 	r := &fileReader{w: f.w, node: f.node, name: f.name, data: c.Data, opens: c.Data == nil, from: int64(len(c.Data))}
-	if b := c.Beginning; c.Truncated && b.Whole {
-		r.more = b.Rest
+	if b := c.Beginning; c.Truncated && (b.Whole || b.Stream) {
+		r.more, r.opens = b.Rest, b.Stream
 	} else if c.Truncated {
 		r.opens, r.beginning = true, *b
 	}

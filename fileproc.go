@@ -73,7 +73,9 @@ import (
 // If root leads to a file, Process processes that file whatever its name:
 // [File.Rel] is the name, and [File.Path] is root as given. Of the options that
 // select files, SkipLarger, SkipBinary, Select and Shard apply to this file. The
-// run always opens it.
+// run always opens it. A FIFO or a device, such as /dev/stdin, is such a file: it is read
+// to its end, and the read waits for a writer until ctx is cancelled. With [Options.FS] it
+// is a failure.
 //
 // If there is an error, Process also returns the results of all files that
 // could be processed. If ctx is cancelled, the error is context.Cause(ctx),
@@ -168,7 +170,7 @@ func Walk(ctx context.Context, root string, opts Options) iter.Seq2[Entry, error
 		opts.ReadSize, opts.SkipBinary, opts.hooks = NoRead, false, hooks{}
 		streamRun(ctx, root, &opts, false, func(calls *callbacks, out outlet[Entry]) {
 			calls.fn = func(f *File) error {
-				e := Entry{node: f.node, name: f.name.String()}
+				e := Entry{node: f.node, name: f.name.String(), typ: f.node.tree.stream}
 				if opts.Stat {
 					s := f.content.Stat
 					e.stat = (*Stat)(&s)

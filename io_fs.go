@@ -357,6 +357,19 @@ func (f *polledFile) IsRemote() bool { return sys.IsRemote(f.info) }
 
 func (f *polledFile) Stat() (sys.Stat, error) { return sys.StatOfInfo(f.info), nil }
 
+// An osFile is the identity of what package os has opened.
+type osFile struct{ fs.FileInfo }
+
+func (f osFile) same(other identity) bool {
+	o, ok := other.(osFile)
+	return ok && os.SameFile(f.FileInfo, o.FileInfo)
+}
+
+func (f osFile) inode() (device, inode uint64) {
+	s := sys.StatOfInfo(f.FileInfo)
+	return s.Device, s.Inode
+}
+
 // A soleFile is the directory of a root that leads to a file: it lists only that file.
 // Root is opened once; reads and look-ups use the open file. Only a second handle needs
 // another open of root, which must then lead to the same file.
@@ -366,6 +379,39 @@ type soleFile struct {
 	file      content.File
 	isRead    bool
 	reopen    func() (fs.File, error)
+}
+
+// A streamFile is what root leads to if that is a FIFO or a device. The first read opens it:
+// a run that reads nothing waits for no writer, and leaves the device alone.
+type streamFile struct {
+	polledFile
+	path string
+}
+
+func (f *streamFile) IsStream() bool { return true }
+
+func (f *streamFile) Read(p []byte) (int, error) {
+	if f.File == nil {
+		opened, err := os.OpenFile(f.path, os.O_RDONLY|sys.OpenFlags, 0)
+		if err != nil {
+			return 0, sys.AsError("open", err)
+		}
+		if now, err := opened.Stat(); err != nil || !os.SameFile(f.info, now) {
+			opened.Close()
+			return 0, sys.AsError("fstat", cmp.Or(err, ErrChanged))
+		}
+		f.polledFile = newPolledFile(opened, f.info)
+	}
+	if !sys.WaitReadable(f.File.(*os.File), content.WaitSlice) {
+		return 0, content.ErrWouldBlock
+	}
+	return f.polledFile.Read(p)
+}
+
+func (f *streamFile) Close() {
+	if f.File != nil {
+		f.File.Close()
+	}
 }
 
 var _ directory = (*soleFile)(nil)
@@ -379,6 +425,9 @@ func openSoleFile(root string, notDir error) (directory, error) {
 	switch {
 	case err != nil || info.IsDir():
 		return nil, notDir
+	case info.Mode()&(fs.ModeNamedPipe|fs.ModeDevice) != 0:
+		return &soleFile{name: names.New(filepath.Base(root)), file: &streamFile{polledFile{info: info}, root},
+			reopen: func() (fs.File, error) { return os.Open(os.DevNull) }}, nil // see worker.hasDescriptor
 	case !info.Mode().IsRegular():
 		return nil, &sys.Error{Op: "open", Err: irregularRoot(info.Mode())}
 	}
@@ -430,6 +479,9 @@ func (d *soleFile) openDir(name names.Name) (directory, error) {
 }
 
 func (d *soleFile) open(names.Name, content.File) (content.File, error) {
+	if f, ok := d.file.(*streamFile); ok {
+		return keptOpen{f}, nil
+	}
 	if !d.isRead {
 		d.isRead = true
 		return keptOpen{d.file}, nil
@@ -446,6 +498,12 @@ type keptOpen struct{ content.File }
 
 func (keptOpen) Close() {}
 
+// IsStream is content.Stream.
+func (k keptOpen) IsStream() bool {
+	_, ok := k.File.(*streamFile)
+	return ok
+}
+
 // IsRemote is content.Remote.
 func (k keptOpen) IsRemote() bool {
 	f, ok := k.File.(content.Remote)
@@ -460,11 +518,13 @@ func (d *soleFile) stat(names.Name) (sys.Stat, error) {
 }
 
 func (d *soleFile) info(names.Name, string) (fs.FileInfo, error) {
-	f, ok := d.file.(*polledFile)
-	if !ok {
-		return nil, &sys.Error{Op: "stat", Err: errors.ErrUnsupported}
+	switch f := d.file.(type) {
+	case *polledFile:
+		return f.File.Stat() // as it is now
+	case *streamFile:
+		return f.info, nil
 	}
-	return f.File.Stat() // as it is now
+	return nil, &sys.Error{Op: "stat", Err: errors.ErrUnsupported}
 }
 
 func (d *soleFile) openFile(names.Name, string) (*os.File, error) {
@@ -478,6 +538,16 @@ func (d *soleFile) openFile(names.Name, string) (*os.File, error) {
 	return f.(*os.File), nil
 }
 
-func (d *soleFile) identity() (identity, error) { return fsIdentity{}, nil } // there is no other
+// identity returns that of the file. A stream has none, and so is not closed to be opened
+// again: what has been read would not come again.
+func (d *soleFile) identity() (identity, error) {
+	switch f := d.file.(type) {
+	case *streamFile:
+		return nil, &sys.Error{Op: "open", Err: errors.ErrUnsupported}
+	case *polledFile:
+		return osFile{f.info}, nil
+	}
+	return fsIdentity{}, nil
+}
 
 func (d *soleFile) close() { d.file.Close() }

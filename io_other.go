@@ -326,18 +326,6 @@ func (d *rootDir) gitAt(path string) (gitrepo.At, error) {
 	return nil, nil
 }
 
-type osFile struct{ fs.FileInfo }
-
-func (f osFile) same(other identity) bool {
-	o, ok := other.(osFile)
-	return ok && os.SameFile(f.FileInfo, o.FileInfo)
-}
-
-func (f osFile) inode() (device, inode uint64) {
-	s := sys.StatOfInfo(f.FileInfo)
-	return s.Device, s.Inode
-}
-
 func (d *rootDir) close() {
 	if d.file != nil {
 		d.file.Close()

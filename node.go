@@ -77,9 +77,10 @@ type tree struct {
 	number int // the root's, in Options.Roots
 	paths  pathBase
 
-	device   uint64 // root's, with cfg.oneFilesystem
-	realRoot string // root's path, absolute and without links, if the run needs it
-	isFile   bool   // root leads to a file
+	device   uint64      // root's, with cfg.oneFilesystem
+	realRoot string      // root's path, absolute and without links, if the run needs it
+	isFile   bool        // root leads to a file
+	stream   fs.FileMode // the type of that file if it is a FIFO or a device
 }
 
 func newTree(c *config, root string, number int) *tree {

@@ -286,6 +286,8 @@ func (s *scanner) divide() {
 // A rootFile is the source of a root that leads to a file.
 type rootFile struct{ foundDir }
 
+func (f rootFile) inspect(*worker, *job) verdict { return verdict{} }
+
 // list lists the file that root leads to. The caller has named it: of the filters by name
 // and path, only Options.Shard applies.
 func (f rootFile) list(s *scanner) (more bool) {

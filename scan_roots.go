@@ -90,6 +90,9 @@ func (s *shared) openRoot(t *tree) (directory, error) {
 func (w *worker) inspectRoot(t *tree, d directory) error {
 	if f, ok := d.(*soleFile); ok {
 		t.isFile = true
+		if f, ok := f.file.(*streamFile); ok {
+			t.stream = f.info.Mode().Type()
+		}
 		t.paths.setFile(f.name.String())
 		if w.cfg.files != nil {
 			return &sys.Error{Op: "open", Err: errRootIsFile}

@@ -83,7 +83,7 @@ func (w *worker) ask(f *File, b *batch, i int) bool {
 		f.fail(b.err)
 		return false
 	}
-	if !w.cfg.statFirst {
+	if !w.cfg.statFirst || f.node.tree.stream != 0 { // whose metadata does not show a change
 		return true
 	}
 	if w.statFile(f, b, i) == nil { // after an error, f is read nevertheless

@@ -363,7 +363,7 @@ func TestRootIsFileOnce(t *testing.T) {
 	require.ErrorIs(t, err, fs.ErrNotExist)
 }
 
-// TestRootIsNeither: a FIFO, a socket or a device as root is an error that says so, and does not hang.
+// TestRootIsNeither: a socket as root is an error that says so, and so is a FIFO or a device in an fs.FS. The run does not hang.
 func TestRootIsNeither(t *testing.T) {
 	dir := t.TempDir()
 	var roots []string
@@ -384,6 +384,9 @@ func TestRootIsNeither(t *testing.T) {
 		for _, p := range []place{{"os", root, nil}, {"fs", filepath.Base(root), os.DirFS(filepath.Dir(root))}, {"memory", filepath.Base(root), memory}} {
 			if p.name == "fs" && filepath.Base(root) == "p" {
 				continue // os.DirFS opens it, and waits for a writer
+			}
+			if p.name == "os" && filepath.Base(root) != "s" {
+				continue // see TestFIFOAsArgument and TestDevicesAsArguments
 			}
 			before := openDescriptors()
 			_, err := fileproc.Process(t.Context(), p.root, fileproc.Options{FS: p.fsys}, nameOf)

@@ -27,6 +27,15 @@ type File interface {
 // A Remote is a File that knows whether reading would download its content.
 type Remote interface{ IsRemote() bool }
 
+// A Stream is a File that need not be regular: the caller of the run has named it. What has
+// been read of it does not come again, and it may be long until more comes.
+type Stream interface{ IsStream() bool }
+
+func isStream(h File) bool {
+	s, ok := h.(Stream)
+	return ok && s.IsStream()
+}
+
 // A Sized is a File that may know where its content ends.
 type Sized interface {
 	// HasTrueSize reports whether the content ends at the size in s, which Stat has

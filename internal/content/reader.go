@@ -44,6 +44,7 @@ type Reader struct {
 	expected int64  // size of the next file, estimated from those before it
 	expects  bool   // expected includes the last file
 	uncached bool   // the page cache had nothing of the last file, or does not tell
+	stream   bool   // the last file is a Stream
 	spare    File
 	waited   time.Duration // part of Patience that is over
 
@@ -83,7 +84,7 @@ func (r *Reader) Held() int { return cap(r.large) }
 
 func statRegular(h File) (sys.Stat, error) {
 	s, err := h.Stat()
-	if err == nil {
+	if err == nil && !isStream(h) {
 		err = sys.CheckRegular("fstat", s.Mode)
 	}
 	return s, err
@@ -107,7 +108,8 @@ func (r *Reader) Read(h File, c *Content) error {
 }
 
 func (r *Reader) read(h File, c *Content) error {
-	r.waited = 0
+	r.waited, r.stream = 0, isStream(h)
+	r.beginning.Stream = r.stream
 	var s sys.Stat
 	var err error
 	known := r.Want.Stat || r.expected > MaxFree
@@ -261,7 +263,7 @@ func (r *Reader) next(h File, p []byte) (n int, err error) {
 		if n, err = h.Read(p); err != ErrWouldBlock {
 			return n, err
 		}
-		if r.waited += time.Since(start); r.waited >= Patience {
+		if r.waited += time.Since(start); r.waited >= Patience && !isStream(h) {
 			return 0, &sys.Error{Op: "read", Err: os.ErrDeadlineExceeded}
 		}
 	}
@@ -290,7 +292,7 @@ func (r *Reader) capped(size int64) int64 {
 
 // grow returns memory of size bytes that begins with what p holds.
 func (r *Reader) grow(p []byte, size int64) ([]byte, error) {
-	if size > MaxFree && r.MayAllocate != nil && !r.MayAllocate() {
+	if size > MaxFree && r.MayAllocate != nil && !r.MayAllocate() && !r.stream { // which could not be read again
 		return nil, ErrNeedsSlot
 	}
 	was := r.large

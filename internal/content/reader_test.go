@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/fileproc/fileproc/internal/sys"
 	"github.com/stretchr/testify/require"
@@ -213,4 +215,35 @@ func TestReaderLimited(t *testing.T) {
 	require.ErrorIs(t, limited.Read(newTextFile("text"), new(Content)), ErrTooLarge)
 	require.Equal(t, ErrStopped, limited.Read(newTextFile("x\x00"), new(Content)))
 	r.GiveBuffer()
+}
+
+// slowly is a file that has size bytes, and nothing to be read for longer than Patience in between.
+type slowly struct {
+	endless
+	size   int
+	stream bool
+}
+
+func (f *slowly) IsStream() bool { return f.stream }
+func (f *slowly) Read(p []byte) (int, error) {
+	if f.until++; f.until < 300 {
+		time.Sleep(WaitSlice)
+		return 0, ErrWouldBlock
+	}
+	n := min(len(p), f.size-f.read)
+	f.read += n
+	return n, nil
+}
+
+// A stream is waited for as long as the run goes on, and is read once: its reader needs no slot in the middle of it.
+func TestReaderOfAStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := Reader{Want: Want{Limit: -1}, Stopped: func() bool { return false }, MayAllocate: func() bool { return false }}
+		r.TakeBuffer()
+		defer r.GiveBuffer()
+		var c Content
+		require.NoError(t, r.Read(&slowly{size: 3 * MaxFree, stream: true}, &c))
+		require.Len(t, c.Data, 3*MaxFree)
+		require.Error(t, r.Read(&slowly{size: 1}, &c), "a file that is no stream")
+	})
 }

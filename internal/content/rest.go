@@ -7,6 +7,8 @@ type Beginning struct {
 	Stat  sys.Stat // of the handle that was read, unless Whole is set
 	Rest  []byte   // what follows Data, as far as it was read
 	Whole bool     // nothing follows Rest
+	// Stream says that the file is one: it is read on behind Rest.
+	Stream bool
 }
 
 // IsSame reports whether a and b are metadata of the same file, and nothing shows a change
@@ -30,7 +32,7 @@ type Rest struct {
 
 // NewRest returns the Rest of h after its first n bytes. H was just opened. If b is not the
 // beginning of h, the error is ErrChanged; a nil b is the beginning of every file. NewRest
-// closes h unless it returns a Rest.
+// closes h unless it returns a Rest. A Stream goes on where it is.
 func NewRest(h File, b *Beginning, n int64, stopped func() bool) (*Rest, error) {
 	r := &Rest{Reader{Stopped: stopped}, h}
 	returned := false
@@ -40,6 +42,9 @@ func NewRest(h File, b *Beginning, n int64, stopped func() bool) (*Rest, error) 
 		}
 	}()
 	s, err := statRegular(h)
+	if isStream(h) {
+		b, n = nil, 0
+	}
 	if err == nil && b != nil && !IsSame(b.Stat, s) {
 		err = &sys.Error{Op: "fstat", Err: sys.ErrChanged}
 	}

@@ -4,6 +4,7 @@ package sys
 
 import (
 	"io/fs"
+	"os"
 	"time"
 )
 
@@ -16,3 +17,6 @@ func addSystemStat(*Stat, fs.FileInfo) {}
 
 // ProcessorTime returns the elapsed time: this system does not report the processor time of a process.
 func ProcessorTime() time.Duration { return time.Since(begun) }
+
+// WaitReadable does not wait: the read does.
+func WaitReadable(*os.File, time.Duration) bool { return true }

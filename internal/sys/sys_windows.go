@@ -2,6 +2,7 @@ package sys
 
 import (
 	"io/fs"
+	"os"
 	"syscall"
 	"time"
 
@@ -48,3 +49,6 @@ func ProcessorTime() time.Duration {
 	}
 	return of(kernel) + of(user)
 }
+
+// WaitReadable does not wait: the read does.
+func WaitReadable(*os.File, time.Duration) bool { return true }

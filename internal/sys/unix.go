@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"math"
+	"os"
 	"runtime"
 	"sync"
 	"syscall"
@@ -34,6 +35,21 @@ func IsInterrupted(err error) bool { return errors.Is(err, unix.EINTR) }
 // IsOtherKind reports whether err, from an open, says that the name is not a
 // regular file or directory: it is a link or part of a loop of links, or a socket or a device.
 func IsOtherKind(err error) bool { return errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO) }
+
+// WaitReadable waits, for d at most, until a read of f does not wait, and reports whether that
+// is so. A FIFO to which nobody has written yet is not readable; one that its last writer has
+// closed is.
+func WaitReadable(f *os.File, d time.Duration) bool {
+	c, err := f.SyscallConn()
+	if err != nil {
+		return true // the read says why
+	}
+	n := 0
+	_ = c.Control(func(fd uintptr) {
+		n, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(d.Milliseconds()))
+	})
+	return n > 0 || err != nil && err != unix.EINTR
+}
 
 // DescriptorLimit returns how many descriptors this process may have.
 //
