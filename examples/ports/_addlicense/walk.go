@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"log"
 	"os"
-	"runtime"
-	"sync"
 	"sync/atomic"
 	"text/template"
 
@@ -49,7 +47,7 @@ func main() {
 func processAll(roots []string, tmpl *template.Template, data licenseData) bool {
 	var failed atomic.Bool
 	opts := fileproc.Options{
-		MaxFileSize: fileproc.NoLimit, Symlinks: fileproc.SymlinksFiles, SymlinksOutside: true,
+		Roots: roots, MaxFileSize: fileproc.NoLimit, Symlinks: fileproc.SymlinksFiles, SymlinksOutside: true,
 		Select: func(f *fileproc.File) bool {
 			if fileMatches(f.Path(), ignorePatterns) {
 				if *verbose {
@@ -95,21 +93,8 @@ func processAll(roots []string, tmpl *template.Template, data licenseData) bool 
 		}
 		return err
 	}
-	next := make(chan string)
-	var all sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) { // roots that are single files are processed together, too
-		all.Go(func() {
-			for root := range next {
-				if err := fileproc.ForEach(context.Background(), root, opts, fn); err != nil {
-					log.Fatal(err)
-				}
-			}
-		})
+	if err := fileproc.ForEach(context.Background(), ".", opts, fn); err != nil {
+		log.Fatal(err)
 	}
-	for _, root := range roots {
-		next <- root
-	}
-	close(next)
-	all.Wait()
 	return !failed.Load()
 }

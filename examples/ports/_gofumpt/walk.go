@@ -9,9 +9,9 @@ import (
 	"go/scanner"
 	"io"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
-	"runtime"
 	"runtime/pprof"
 
 	"github.com/fileproc/fileproc"
@@ -57,64 +57,39 @@ func run() (code int) {
 		return formatInput()
 	}
 
-	// The arguments take turns in their order; while one prints, the next are formatted.
-	turns := make(chan chan result, runtime.GOMAXPROCS(0))
-	go func() {
-		defer close(turns)
-		for _, arg := range flag.Args() {
-			results := make(chan result)
-			turns <- results
-			go formatTree(filepath.Clean(arg), results)
+	var roots []string
+	for _, arg := range flag.Args() {
+		roots = append(roots, filepath.Clean(arg))
+	}
+	for output, err := range formatTrees(roots) {
+		if _, err := os.Stdout.Write(output); err != nil {
+			code = fail(err)
 		}
-	}()
-	for results := range turns {
-		for r := range results {
-			if _, err := os.Stdout.Write(r.output); err != nil {
-				code = fail(err)
-			}
-			if r.err != nil {
-				code = fail(r.err)
-			}
+		if err != nil {
+			code = fail(err)
 		}
 	}
 	return code
 }
 
-type result struct {
-	output []byte
-	err    error
-}
-
-// formatTree formats the file root, or the files below it up to the first directory that cannot be read.
-func formatTree(root string, results chan<- result) {
-	defer close(results)
+// formatTrees yields the outputs of the files among roots, and below the others, in their order.
+func formatTrees(roots []string) iter.Seq2[[]byte, error] {
+	named := func(f *fileproc.File) bool { return f.Path() == f.Root() }
 	opts := fileproc.Options{
-		Suffixes: []string{".go"}, Ordered: true, Stat: true, MaxFileSize: fileproc.NoLimit,
+		Roots: roots, Suffixes: []string{".go"}, Ordered: true, Stat: true, MaxFileSize: fileproc.NoLimit,
 		Symlinks: fileproc.SymlinksFiles, SymlinksOutside: true,
-		Select:    func(f *fileproc.File) bool { return f.Path() == root || isGoFilename(f.Name()) },
+		Select:    func(f *fileproc.File) bool { return named(f) || isGoFilename(f.Name()) },
 		SelectDir: func(e fileproc.Entry) bool { return !shouldIgnore(e.Path()) },
 	}
-	for output, err := range fileproc.Stream(context.Background(), root, opts, func(f *fileproc.File) ([]byte, error) {
+	return fileproc.Stream(context.Background(), ".", opts, func(f *fileproc.File) ([]byte, error) {
 		info, err := f.Info()
 		if err != nil {
 			return nil, err
 		}
 		var r reporter
-		err = processFile(f.Path(), info, bytes.NewBuffer(f.Data()), &r, f.Path() == root)
+		err = processFile(f.Path(), info, bytes.NewBuffer(f.Data()), &r, named(f))
 		return r.Bytes(), fileproc.WithResult(err)
-	}) {
-		var failure *fileproc.Failure
-		if errors.As(err, &failure) {
-			err = failure.Err
-			if failure.Kind != fileproc.FailedFunc {
-				err = &failure.PathError
-			}
-		}
-		results <- result{output, err}
-		if failure != nil && failure.Kind <= fileproc.FailedDir {
-			return
-		}
-	}
+	})
 }
 
 func formatInput() int {
@@ -135,6 +110,13 @@ func formatInput() int {
 
 // fail prints err and returns the exit status that it means.
 func fail(err error) int {
+	var failure *fileproc.Failure
+	if errors.As(err, &failure) {
+		err = failure.Err
+		if failure.Kind != fileproc.FailedFunc {
+			err = &failure.PathError
+		}
+	}
 	if err == errFormattingDiffers {
 		return 1
 	}
