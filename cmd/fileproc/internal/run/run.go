@@ -115,13 +115,10 @@ type Item struct {
 	in   *os.File    // standard input, or what Read has opened
 }
 
-// Named returns the item of a file that is in no directory that is visited.
-func (r *Run) Named(path string) Item { return Item{run: r, Dir: path, More: true} }
-
-// NamedOrStdin is Named, or for Stdin the item of standard input.
-func (r *Run) NamedOrStdin(path string, wait func()) Item {
-	it := r.Named(path)
-	if path == Stdin {
+// Named returns the item of a file that is in no directory that is visited, or for Stdin, if that may be, of standard input.
+func (r *Run) Named(path string, mayBeStdin bool, wait func()) Item {
+	it := Item{run: r, Dir: path, More: true}
+	if path == Stdin && mayBeStdin {
 		wait() // if standard input is named twice, the first item reads it to the end
 		it.in = os.Stdin
 	}
@@ -236,13 +233,12 @@ func (r *Run) Each(j Job) error {
 		return r.eachListed(&j)
 	case len(j.Args) == 0:
 		return cmp.Or(r.eachInDir(&j, ""), context.Cause(r.Ctx))
+	case r.Cache == "" && j.Dir == nil && !slices.ContainsFunc(j.Args, func(arg string) bool { info, err := os.Stat(arg); return err != nil || !info.IsDir() }):
+		r.Opts.Roots = j.Args
+		return cmp.Or(r.eachInDir(&j, j.Args[0]), context.Cause(r.Ctx))
 	}
 	InTurn(r, slices.Values(j.Args), func(arg string, wait func()) (emit func() error) {
-		it := r.Named(arg)
-		if j.Stdin {
-			it = r.NamedOrStdin(arg, wait)
-		}
-		var err error
+		it, err := r.Named(arg, j.Stdin, wait), error(nil)
 		if it.in == nil {
 			it.info, err = os.Stat(arg)
 		}
@@ -259,13 +255,12 @@ func (r *Run) Each(j Job) error {
 		}
 		return func() error {
 			c.FileDone()
-			switch err {
-			case nil, ErrEnough, fileproc.ErrSkip:
-				r.Totals.Processed++
-				r.Out.Count(1, 0)
-			default:
+			if err != nil && err != ErrEnough && err != fileproc.ErrSkip {
 				r.Fail(&fs.PathError{Op: opProcess, Path: arg, Err: err})
+				return nil
 			}
+			r.Totals.Processed++
+			r.Out.Count(1, 0)
 			if err == ErrEnough {
 				return err
 			}
@@ -317,7 +312,7 @@ func InTurn[T any](r *Run, items iter.Seq[T], work func(x T, wait func()) (emit 
 	r.Out.ShowProgress()
 }
 
-// eachInDir visits the files of a directory. The output of a file is printed when Visit returns; with --sort and --cache, this
+// eachInDir visits the files of a directory, or of Opts.Roots. The output of a file is printed when Visit returns; with --sort and --cache, this
 // goroutine prints it.
 func (r *Run) eachInDir(j *Job, dir string) error {
 	opts := r.Opts
@@ -335,17 +330,21 @@ func (r *Run) eachInDir(j *Job, dir string) error {
 		opts.Report.Found, opts.Report.Failed = 0, 0 // which Fail counts
 		r.Totals.Add(*opts.Report)
 	}()
-	if j.Dir != nil && opts.Files == nil {
-		opts.SelectDir = func(e fileproc.Entry) bool { return j.Dir(dir, e.Rel()) }
-	}
 	if j.Dir != nil {
+		if opts.Files == nil {
+			opts.SelectDir = func(e fileproc.Entry) bool { return j.Dir(dir, e.Rel()) }
+		}
 		if !j.Dir(dir, "") {
 			return nil
 		}
 		defer j.Done(dir)
 	}
 	item := func(f *fileproc.File) *Item {
-		return &Item{run: r, F: f, Dir: dir, Data: f.Data(), More: f.Truncated()}
+		it := &Item{run: r, F: f, Dir: dir, Data: f.Data(), More: f.Truncated()}
+		if opts.Roots != nil {
+			it.Dir = f.Root()
+		}
+		return it
 	}
 	visit := func(f *fileproc.File, c *output.Chunk) error {
 		err := j.Visit(item(f), c)

@@ -197,7 +197,7 @@ func TestNamedFilesAreClosed(t *testing.T) {
 		require.NoError(t, err, "it is open")
 		require.EqualValues(t, 15, r.Read.Load())
 
-		it := r.Named(name)
+		it := r.Named(name, false, nil)
 		r.Stop(errors.New("stop"))
 		n, err := it.Read(make([]byte, 5))
 		require.ErrorIs(t, err, context.Canceled)
@@ -205,7 +205,7 @@ func TestNamedFilesAreClosed(t *testing.T) {
 		it.Close()
 	}
 	r := &Run{Ctx: t.Context(), Out: output.New(os.Stdout, os.Stderr, nil)}
-	it := r.Named(name + " absent")
+	it := r.Named(name+" absent", false, nil)
 	_, err = it.Read(make([]byte, 5))
 	require.ErrorIs(t, err, os.ErrNotExist)
 }

@@ -214,7 +214,7 @@ func TestEachReadFails(t *testing.T) {
 				g.m, err = newMatcher([]string{"nothing"}, matchOptions{})
 				require.NoError(t, err)
 			}
-			s, c, it := &searcher{grep: g}, &output.Chunk{}, r.Named(path)
+			s, c, it := &searcher{grep: g}, &output.Chunk{}, r.Named(path, false, nil)
 			err := s.search(&it, c)
 			it.Close()
 			if ctx.asked <= at {
@@ -247,7 +247,7 @@ func TestMemoryOfALongLine(t *testing.T) {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		s := &searcher{grep: g}
-		c, it := &output.Chunk{Out: r.Out}, r.Named(path)
+		c, it := &output.Chunk{Out: r.Out}, r.Named(path, false, nil)
 		require.NoError(t, s.search(&it, c))
 		it.Close()
 		c.FileDone()

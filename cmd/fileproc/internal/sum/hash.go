@@ -168,7 +168,7 @@ func (s *sums) checkList(name string) (err error) {
 		sum, isKnown := known[belowHere(e.name)]
 		var err error
 		if !isKnown {
-			it := s.NamedOrStdin(e.name, wait)
+			it := s.Named(e.name, true, wait)
 			sum, err = s.read(&it)
 			it.Close()
 		}
