@@ -169,10 +169,10 @@ func (c *coldMode) turnOff() {
 }
 
 // listsAhead reports whether files like those of b are to be listed ahead. These are the
-// files to stat, and the files to read, once hooks.Unchanged, if set, has been
+// regular files to stat, and the files to read, once hooks.Unchanged, if set, has been
 // asked about them.
 func (c *coldMode) listsAhead(b *batch) bool {
-	return c.ahead != nil && c.isOn() && (c.statsNext(b) || !c.cfg.noRead && (!c.cfg.statFirst || b.stage == stageAsked))
+	return c.ahead != nil && c.isOn() && len(b.types) == 0 && (c.statsNext(b) || !c.cfg.noRead && (!c.cfg.statFirst || b.stage == stageAsked))
 }
 
 // statsNext reports whether the next step of files like those of b is to stat them.

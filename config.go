@@ -59,6 +59,7 @@ type config struct {
 	readLimit  int64 // the most bytes to deliver of a file, or -1
 	truncate   bool  // deliver the beginning of a longer file, in place of ErrTooLarge
 	stat       bool
+	allTypes   bool // also pass to fn what is no regular file
 	statFirst  bool // fetch the metadata before the content, for hooks.Unchanged
 	noURing    bool
 	download   bool // also read files that are stored remotely

@@ -90,6 +90,7 @@ func varied() *object {
 		folder("d", file("c.md", "c", unknown), file("d.txt", "d"), folder("e", file("f.md", "f"), file("g.txt", ""))),
 		folder("marked", file("TAG", ""), file("m.md", "")),
 		folder("shut", file("s.md", ""), file("s.txt", ""), folder("in", file("deep.txt", ""), file("deep.md", ""))).with(opening(denied, denied, denied)),
+		file("li.md", "", typed(fs.ModeSymlink)), file("pipe.md", "", typed(fs.ModeNamedPipe)), file("lost.md", "", typed(fs.ModeSymlink), vanished),
 		file("gone.md", "", vanished), folder("gone", file("x.txt", "")).with(vanished), file("z.md", "z"))
 }
 
@@ -139,6 +140,7 @@ func (r *mishapRun) options(w *world, cancel func()) (root string, opts Options)
 		opts.hooks.Unchanged = func(f *File) bool { r.at("Unchanged", cancel); return halfOld(f) }
 		opts.hooks.OnBinary = func(*File) { r.at("OnBinary", cancel) }
 	}
+	opts.AllTypes = !hasNames && opts.hooks.Unchanged == nil && r.turn%4 != 2 && r.turn%3 > 0
 	if isShard {
 		opts.Shard, opts.Shards = r.turn%2, 2
 	}

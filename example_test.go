@@ -841,6 +841,33 @@ func ExampleFile_Unchanged() {
 	// <nil>
 }
 
+// A listing has directories too, each before its contents, and links.
+func ExampleOptions_allTypes() {
+	fsys := fstest.MapFS{
+		"a/b.md": {Data: []byte("# B\n")},
+		"a/link": {Data: []byte("b.md"), Mode: fs.ModeSymlink},
+		"empty":  {Mode: fs.ModeDir},
+	}
+	opts := fileproc.Options{AllTypes: true, Ordered: true, FS: fsys}
+	lines, err := fileproc.Process(context.Background(), ".", opts, func(f *fileproc.File) (string, error) {
+		switch {
+		case f.IsDir():
+			return f.Rel() + "/", nil
+		case f.Type() == fs.ModeSymlink:
+			text, err := f.ReadLink()
+			return f.Rel() + " -> " + text, err
+		}
+		return fmt.Sprintf("%s: %d bytes", f.Rel(), len(f.Data())), nil
+	})
+	fmt.Println(strings.Join(lines, "\n"), err)
+	// Output:
+	// /
+	// a/
+	// a/b.md: 4 bytes
+	// a/link -> b.md
+	// empty/ <nil>
+}
+
 // A backup keeps the extended attributes, where there are any.
 func ExampleFile_Xattrs() {
 	f := fileproc.NewFile("a.md", []byte("# A\n"))

@@ -223,6 +223,7 @@ func folder(name string, kids ...*object) *object {
 func vanished(o *object)                  { o.gone = true }
 func unknown(o *object)                   { o.listed = sys.TypeUnknown }
 func becomes(m fs.FileMode) func(*object) { return func(o *object) { o.mode = m } }
+func typed(m fs.FileMode) func(*object)   { return func(o *object) { o.listed, o.mode = m, m } }
 func chunks(n int) func(*object)          { return func(o *object) { o.chunk = n } }
 func sized(n int64) func(*object)         { return func(o *object) { o.lies, o.size = true, n } }
 func opening(errs ...error) func(*object) {
@@ -403,6 +404,17 @@ func (d *worldDir) stat(name names.Name) (sys.Stat, error) {
 		return sys.Stat{}, &sys.Error{Op: "fstatat", Err: o.statErr}
 	}
 	return o.stat(), nil
+}
+
+func (d *worldDir) readLink(name names.Name) (string, error) {
+	if err := d.w.called(&d.closed, "readLink", name.String()); err != nil {
+		return "", err
+	}
+	o, err := d.lookup(name)
+	if err != nil {
+		return "", err
+	}
+	return "to " + o.name, nil
 }
 
 func (d *worldDir) openFile(name names.Name, _ string) (*os.File, error) {

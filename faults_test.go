@@ -577,6 +577,67 @@ func TestFaultsVanishedDirectoryOfAWalk(t *testing.T) {
 	}
 }
 
+// With AllTypes, a directory that cannot be opened is an entry and a failure.
+func TestFaultsEntryThatCannotBeOpened(t *testing.T) {
+	denied := fs.ErrPermission
+	for _, opts := range []Options{{}, {Stat: true}, {Ordered: true}, {Ordered: true, Stat: true}} {
+		for _, workers := range []int{1, 3} {
+			inBubble(t, func(t *testing.T) {
+				w := &world{root: folder("", folder("shut", file("x", "")).with(opening(denied, denied, denied)), file("z", "z"), folder("gone").with(vanished))}
+				var report Report
+				opts.AllTypes, opts.Workers, opts.Report, opts.openRoot = true, workers, &report, w.openRoot
+				var got []string
+				for rel, err := range Stream(t.Context(), "root", opts, func(f *File) (string, error) { return f.Type().String() + f.Rel(), nil }) {
+					var failure *Failure
+					if errors.As(err, &failure) {
+						rel = fmt.Sprint(failure.Kind, " ", filepath.ToSlash(failure.Path), " ", errors.Is(err, denied))
+					}
+					got = append(got, rel)
+				}
+				want := []string{"d---------", "d---------gone", "directory root/gone false", "d---------shut", "directory root/shut true", "----------z"}
+				if opts.Stat { // the look fails
+					want = slices.Delete(want, 1, 2)
+				}
+				if !opts.Ordered {
+					require.Equal(t, want[0], got[0])
+					require.Less(t, slices.Index(got, want[len(want)-3]), slices.Index(got, want[len(want)-2]))
+					slices.Sort(got)
+					slices.Sort(want)
+				}
+				require.Equal(t, want, got)
+				require.EqualValues(t, len(want), report.Found)
+				require.EqualValues(t, 2, report.Failed)
+				requireLedger(t, report)
+				require.Zero(t, w.open)
+			})
+		}
+	}
+}
+
+// What is no regular file fails if it is something else by the time of its visit.
+func TestFaultsOfOtherTypes(t *testing.T) {
+	for _, stat := range []bool{false, true} {
+		inBubble(t, func(t *testing.T) {
+			now := func(listed, mode fs.FileMode) func(*object) {
+				return func(o *object) { o.listed, o.mode = listed, mode }
+			}
+			w := &world{root: folder("", file("link", "", now(fs.ModeSymlink, fs.ModeSymlink)), file("lost", "", now(fs.ModeSymlink, 0), vanished),
+				file("pipe", "", now(fs.ModeNamedPipe, 0)), file("socket", "", now(fs.ModeSocket, fs.ModeSocket)))}
+			out := w.process(t.Context(), Options{AllTypes: true, Stat: stat, Workers: 1}, nil)
+			w.requireSound(t, out)
+			require.NoError(t, out.err)
+			require.ErrorIs(t, out.failed["/lost"], ErrChanged)
+			require.Contains(t, out.got, "link")
+			require.Contains(t, out.got, "socket")
+			if stat {
+				require.ErrorIs(t, out.failed["/pipe"], ErrChanged)
+			} else {
+				require.Contains(t, out.got, "pipe")
+			}
+		})
+	}
+}
+
 // The k-th call of the backend fails, for every k: once, or like all after it. Each file that the options select comes as it is,
 // or is a failure of its own or of a directory above it.
 func TestFaultsOfEachCall(t *testing.T) {
@@ -589,7 +650,7 @@ func TestFaultsOfEachCall(t *testing.T) {
 			folder("empty"),
 			folder("m", file(".ignore", "x"), file(".mark", ""), file("n", ""), file("o", "")),
 			folder("i", file("f", "f"), file(".ignore", "x"), folder("x", file("out", ""))),
-			file("bytes", "\x00"),
+			file("bytes", "\x00"), file("link", "", typed(fs.ModeSymlink)), folder("p", file("pipe", "", typed(fs.ModeNamedPipe))),
 		)
 	}
 	filters := Options{
@@ -642,12 +703,15 @@ func TestFaultsOfEachCall(t *testing.T) {
 	}
 	again := slices.Concat(scarceErrors, leasedErrors) // after which an open waits
 	for name, run := range map[string]func(*testing.T, *world, Options) outcome{"Process": process, "Stream": stream, "Walk": walk, "Files": files} {
-		for _, opts := range []Options{{Workers: 1}, {Workers: 3, Stat: true}, filters, content} {
+		for _, opts := range []Options{{Workers: 1}, {Workers: 3, Stat: true}, filters, content, {Workers: 2, Stat: true, AllTypes: true}} {
+			if name == "Files" && opts.AllTypes {
+				continue
+			}
 			if name == "Walk" && opts.SkipBinary || name == "Files" && opts.SelectDir != nil {
 				continue // which have no effect there, or are refused
 			}
 			isLeftOut := func(rel string) bool {
-				return opts.SkipBinary && rel == "bytes" || opts.SelectDir != nil && (strings.HasPrefix(rel, "m/") || path.Base(rel) == "out")
+				return !opts.AllTypes && (rel == "link" || rel == "p/pipe") || opts.SkipBinary && rel == "bytes" || opts.SelectDir != nil && (strings.HasPrefix(rel, "m/") || path.Base(rel) == "out")
 			}
 			for _, waits := range append(again, nil) {
 				for _, ever := range []bool{false, true} {

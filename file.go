@@ -3,6 +3,7 @@ package fileproc
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -22,8 +23,10 @@ type File struct {
 	node      *node // the directory that lists it
 	name      names.Name
 	content   content.Content
-	unchanged bool // hooks.Unchanged has returned true, or fn has called plumbing.API.SetUnchanged
-	lateStat  bool // the metadata in content were looked up after Data had been read
+	typ       fs.FileMode // the type bits of what was listed
+	link      *string     // the text of a symbolic link
+	unchanged bool        // hooks.Unchanged has returned true, or fn has called plumbing.API.SetUnchanged
+	lateStat  bool        // the metadata in content were looked up after Data had been read
 }
 
 // NewFile returns a File that belongs to no run. It serves to test a function without
@@ -53,6 +56,13 @@ func NewFile(path string, data []byte) *File {
 	return &File{w: w, node: n, name: names.New(name), content: c}
 }
 
+// Type returns the type bits: 0 for a regular file. It is another type only with
+// [Options.AllTypes], and if root leads to a FIFO or a device.
+func (f *File) Type() fs.FileMode { return f.typ | f.node.tree.stream }
+
+// IsDir reports whether f is a directory, as only with [Options.AllTypes].
+func (f *File) IsDir() bool { return f.typ.IsDir() }
+
 // Name returns the file's name, without a directory.
 func (f *File) Name() string { return f.name.String() }
 
@@ -66,7 +76,20 @@ func (f *File) Root() string { return f.node.tree.paths.root }
 // Path returns root and Rel, joined as filepath.Join does, except that a ".."
 // in root is kept, since after a symbolic link ".." need not lead back. With
 // [Options.FS] the result is a path within that file system.
-func (f *File) Path() string { return f.node.entryPath(f.name.String()) }
+func (f *File) Path() string {
+	if f.IsDir() { // which may be root
+		return f.node.path(f.name.String())
+	}
+	return f.node.entryPath(f.name.String())
+}
+
+// entry returns the name by which f's node knows f.
+func (f *File) entry() names.Name {
+	if f.IsDir() && f.name == (names.Name{}) { // root
+		return names.Dot
+	}
+	return f.name
+}
 
 // LinkTarget returns the path without symbolic links if Rel goes through a link, and ""
 // otherwise. The path has the form of [File.Path] if it lies below root; else it is
@@ -75,7 +98,8 @@ func (f *File) LinkTarget() string { return linkTarget(f.node, f.name.String()) 
 
 // Data returns the content that was read. The slice must not be used after fn
 // has returned; until then fn may overwrite it. Its capacity is its length, so
-// append copies it. Data is nil in [Options.Select] and with [NoRead].
+// append copies it. Data is nil in [Options.Select], with [NoRead], and if the file is not
+// a regular one.
 func (f *File) Data() []byte { return f.content.Data }
 
 // Truncated reports whether the file is longer than [Options.ReadSize], so that
@@ -138,7 +162,7 @@ func (f *File) osInfo() (info fs.FileInfo) {
 	}
 	_ = f.w.withDir(f.node, func(d directory) (err error) {
 		if d, ok := d.(informed); ok {
-			info, err = d.info(f.name, f.Name())
+			info, err = d.info(f.entry(), f.Name())
 		}
 		return err
 	})
@@ -147,7 +171,7 @@ func (f *File) osInfo() (info fs.FileInfo) {
 	}
 	s := sys.StatOfInfo(info)
 	if !f.content.HasStat {
-		f.setStat(s)
+		_ = f.setStat(s)
 	}
 	if !f.content.HasStat || !content.IsSame(f.content.Stat, s) {
 		return nil
@@ -155,17 +179,63 @@ func (f *File) osInfo() (info fs.FileInfo) {
 	return info
 }
 
-// fetchRegular is fetchStat, but if f is no regular file any more, that is an error.
-func (f *File) fetchRegular() error {
+// fetchListed is fetchStat, but if f is not of the type any more that was listed, that is an
+// error.
+func (f *File) fetchListed() error {
 	s, err := f.fetchStat()
 	if err == nil && f.node.tree.stream == 0 {
-		err = sys.CheckRegular("stat", s.Mode)
+		err = f.checkType(s)
 	}
 	return err
 }
 
-// fetchStat fetches the metadata of f, unless that is known. If f is no regular file
-// any more, its metadata is not kept.
+// checkType returns nil if s is of the type that was listed.
+func (f *File) checkType(s sys.Stat) error {
+	if f.typ == 0 {
+		return sys.CheckRegular("stat", s.Mode)
+	}
+	if s.Mode.Type() != f.typ {
+		return &sys.Error{Op: "stat", Err: sys.Changed{Err: fmt.Errorf("it was %v, and is %v", f.typ, s.Mode)}}
+	}
+	return nil
+}
+
+// fetchLink fetches the text of f, a symbolic link, unless that is known.
+func (f *File) fetchLink() error {
+	if f.link != nil {
+		return nil
+	}
+	var text string
+	err := f.w.withDir(f.node, func(d directory) (err error) {
+		l, ok := d.(linkReader)
+		if !ok {
+			return errors.ErrUnsupported
+		}
+		text, err = l.readLink(f.name)
+		return err
+	})
+	if err == nil {
+		f.link = &text
+	}
+	return err
+}
+
+// ReadLink returns the text of a symbolic link, as it was when the run visited the link. The
+// error is fs.ErrInvalid if f is no link, and errors.ErrUnsupported on AIX, DragonFly BSD and
+// Solaris, and with an FS that is no [fs.ReadLinkFS].
+func (f *File) ReadLink() (string, error) {
+	err := fs.ErrInvalid
+	if f.typ == fs.ModeSymlink {
+		err = f.fetchLink()
+	}
+	if err != nil {
+		return "", sys.PathError("readlink", f.Path(), err)
+	}
+	return *f.link, nil
+}
+
+// fetchStat fetches the metadata of f, unless that is known. If f is not of the type any
+// more that was listed, its metadata is not kept.
 func (f *File) fetchStat() (sys.Stat, error) {
 	if f.content.HasStat {
 		return f.content.Stat, nil
@@ -177,19 +247,22 @@ func (f *File) fetchStat() (sys.Stat, error) {
 				return nil
 			}
 		}
-		s, err = d.stat(f.name)
+		s, err = d.stat(f.entry())
 		return err
 	})
 	if err == nil {
-		f.setStat(s)
+		_ = f.setStat(s)
 	}
 	return s, err
 }
 
-// setStat keeps s, which was looked up now, if it is that of a regular file.
-func (f *File) setStat(s sys.Stat) {
-	_ = f.content.SetStat("stat", s)
-	f.lateStat = f.content.Data != nil
+// setStat keeps s, which was looked up now, unless f has another type.
+func (f *File) setStat(s sys.Stat) error {
+	err := f.checkType(s)
+	if err == nil {
+		f.content.Stat, f.content.HasStat, f.lateStat = s, true, f.content.Data != nil
+	}
+	return err
 }
 
 // restat is plumbing.API.Restat.
@@ -228,8 +301,8 @@ func (f *File) Unchanged() (bool, error) {
 		}
 		if was, ok := f.metadata(); ok || f.content.Data == nil {
 			var s sys.Stat
-			s, err = d.stat(f.name)
-			same = err == nil && s.Mode.IsRegular() && (!ok || content.IsSame(was, s))
+			s, err = d.stat(f.entry())
+			same = err == nil && f.checkType(s) == nil && (!ok || content.IsSame(was, s))
 		} else {
 			same, err = f.hasContentIn(d)
 		}
@@ -292,13 +365,21 @@ func (f *File) hasContentIn(d directory) (bool, error) {
 	}
 }
 
-// Xattrs returns the extended attributes by name, such as "user.mime_type", nil if there are
-// none. It opens the file as [File.Open] does. If metadata that are known of what was read
-// show a change, the error is [ErrChanged]. It is errors.ErrUnsupported with [Options.FS],
-// on a file system without extended attributes, and except on Linux, macOS, FreeBSD and
-// NetBSD.
+// Xattrs returns the extended attributes of a regular file or a directory by name, such as
+// "user.mime_type", nil if there are none. It opens the file as [File.Open] does. If
+// metadata that are known of what was read show a change, the error is [ErrChanged]. It is
+// errors.ErrUnsupported for other types, with [Options.FS], on a file system without
+// extended attributes, and except on Linux, macOS, FreeBSD and NetBSD.
 func (f *File) Xattrs() (all map[string][]byte, err error) {
 	err = f.w.withDir(f.node, func(d directory) error {
+		switch f.typ {
+		case 0:
+		case fs.ModeDir:
+			all, err = f.xattrsOfDir(d)
+			return err
+		default:
+			return errors.ErrUnsupported
+		}
 		file, err := d.openFile(f.name, f.Path())
 		if err != nil {
 			return err
@@ -322,6 +403,35 @@ func (f *File) Xattrs() (all map[string][]byte, err error) {
 	return all, nil
 }
 
+func (f *File) xattrsOfDir(parent directory) (map[string][]byte, error) {
+	d, err := parent.openDir(f.entry())
+	if err != nil {
+		return nil, err
+	}
+	defer d.close()
+	if was, ok := f.metadata(); ok {
+		now, err := d.stat(names.Dot)
+		if err == nil && !content.IsSame(was, now) {
+			err = ErrChanged
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if d, ok := d.(attributed); ok {
+		return d.xattrs()
+	}
+	return nil, errors.ErrUnsupported
+}
+
+// notRegular is the error of what is about the content of a file, or nil if f has content.
+func (f *File) notRegular(op string) error {
+	if f.typ == 0 {
+		return nil
+	}
+	return &fs.PathError{Op: op, Path: f.Path(), Err: fmt.Errorf("not a regular file: %v: %w", f.typ, fs.ErrInvalid)}
+}
+
 // Open opens the file, for example to read a large file as a stream. The caller
 // must close it. The file is opened in the directory that was listed, without
 // following a link. If it is no longer a regular file, the error is [ErrChanged].
@@ -330,6 +440,9 @@ func (f *File) Xattrs() (all map[string][]byte, err error) {
 // [Options.FS], which has no *os.File, and if root leads to a FIFO or a device, the error is
 // errors.ErrUnsupported.
 func (f *File) Open() (*os.File, error) {
+	if err := f.notRegular("open"); err != nil {
+		return nil, err
+	}
 	var file *os.File
 	err := f.w.withDir(f.node, func(d directory) (err error) {
 		file, err = d.openFile(f.name, f.Path())
@@ -357,7 +470,7 @@ func (f *File) Open() (*os.File, error) {
 func (f *File) Reader() io.Reader {
 	f.w.endReading()
 	c := &f.content
-	r := &fileReader{w: f.w, node: f.node, name: f.name, data: c.Data, opens: c.Data == nil, from: int64(len(c.Data))}
+	r := &fileReader{w: f.w, node: f.node, name: f.name, data: c.Data, opens: c.Data == nil, from: int64(len(c.Data)), err: f.notRegular("read")}
 	if b := c.Beginning; c.Truncated && (b.Whole || b.Stream) {
 		r.more, r.opens = b.Rest, b.Stream
 	} else if c.Truncated {
@@ -473,6 +586,7 @@ type Entry struct {
 	name string
 	typ  fs.FileMode
 	stat *Stat // nil without Options.Stat: the results that wait for the loop stay small
+	link *string
 }
 
 var _ fs.DirEntry = Entry{}
@@ -518,6 +632,20 @@ func (e Entry) Type() fs.FileMode { return e.typ }
 
 // IsDir reports whether the entry is a directory.
 func (e Entry) IsDir() bool { return e.typ.IsDir() }
+
+// ReadLink returns the text of a symbolic link: with [Options.AllTypes] the text that [Walk]
+// found, otherwise, and where [File.ReadLink] is not supported, what is at Path now.
+func (e Entry) ReadLink() (string, error) {
+	switch {
+	case e.link != nil:
+		return *e.link, nil
+	case e.node == nil:
+		return "", &fs.PathError{Op: "readlink", Err: fs.ErrInvalid}
+	case e.node.tree.paths.fsys != nil:
+		return fs.ReadLink(e.node.tree.paths.fsys, e.Path())
+	}
+	return os.Readlink(e.Path())
+}
 
 // String returns fs.FormatDirEntry(e).
 func (e Entry) String() string { return fs.FormatDirEntry(e) }

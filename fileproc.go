@@ -170,13 +170,16 @@ func Walk(ctx context.Context, root string, opts Options) iter.Seq2[Entry, error
 		opts.ReadSize, opts.SkipBinary, opts.hooks = NoRead, false, hooks{}
 		streamRun(ctx, root, &opts, false, func(calls *callbacks, out outlet[Entry]) {
 			calls.fn = func(f *File) error {
-				e := Entry{node: f.node, name: f.name.String(), typ: f.node.tree.stream}
+				e := Entry{node: f.node, name: f.name.String(), typ: f.Type(), link: f.link}
 				if opts.Stat {
 					s := f.content.Stat
 					e.stat = (*Stat)(&s)
 				}
 				out.send(&f.w.pos, true, e, nil)
 				return nil
+			}
+			if opts.AllTypes {
+				return // fn gets the directories, too
 			}
 			calls.visitDir = func(w *worker, parent *node, name string, stat func() (sys.Stat, error)) bool {
 				if w.stopped() {

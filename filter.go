@@ -138,7 +138,7 @@ func (f *entryFilter) file(n *node, name []byte, typ fs.FileMode) SkipReason {
 	if f.ignores(n, name, false) {
 		return SkippedIgnored
 	}
-	if typ != 0 {
+	if typ != 0 && !f.cfg.allTypes {
 		return SkippedNotRegular
 	}
 	return notSkipped

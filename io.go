@@ -73,6 +73,16 @@ type informed interface {
 	info(name names.Name, as string) (fs.FileInfo, error)
 }
 
+// A linkReader is a directory that can read the text of a symbolic link in it.
+type linkReader interface {
+	readLink(name names.Name) (string, error)
+}
+
+// An attributed is a directory that has extended attributes.
+type attributed interface {
+	xattrs() (map[string][]byte, error)
+}
+
 // A divisible is a directory whose listing can go on in two directories at the same time.
 type divisible interface {
 	// halve ends the listing in the middle of what is left, and returns a directory that lists

@@ -166,6 +166,19 @@ func (d *fdDir) info(name names.Name, as string) (fs.FileInfo, error) {
 	return f.Stat()
 }
 
+func (d *fdDir) readLink(name names.Name) (string, error) {
+	text, err := sys.ReadLinkAt(d.fd, name)
+	if err == unix.ENOENT || err == unix.EINVAL {
+		err = sys.Changed{Err: err}
+	}
+	if err != nil {
+		return "", &sys.Error{Op: "readlinkat", Err: err}
+	}
+	return text, nil
+}
+
+func (d *fdDir) xattrs() (map[string][]byte, error) { return sys.Xattrs(d.fd) }
+
 // OpenAt and ModeAt are those of gitrepo.At.
 func (d *fdDir) OpenAt(name string) (fs.File, error) {
 	fd, err := sys.IgnoringEINTR(func() (int, error) { return unix.Openat(d.fd, name, sys.FileFlags&^unix.O_NOFOLLOW, 0) })

@@ -255,6 +255,18 @@ func (d *fsDir) stat(name names.Name) (sys.Stat, error) {
 	return statOfStored(info), nil
 }
 
+func (d *fsDir) readLink(name names.Name) (string, error) {
+	l, ok := d.fsys.(fs.ReadLinkFS)
+	if !ok {
+		return "", errors.ErrUnsupported
+	}
+	text, err := l.ReadLink(d.join(name.String()))
+	if err != nil {
+		return "", d.why(asFSError(err))
+	}
+	return text, nil
+}
+
 func (d *fsDir) openFile(names.Name, string) (*os.File, error) {
 	return nil, &sys.Error{Op: "open", Err: errors.ErrUnsupported}
 }

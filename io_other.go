@@ -286,6 +286,16 @@ func (d *rootDir) stat(name names.Name) (sys.Stat, error) {
 
 func (d *rootDir) info(name names.Name, _ string) (fs.FileInfo, error) { return d.lstat(name.String()) }
 
+func (d *rootDir) readLink(name names.Name) (string, error) {
+	text, err := d.root.Readlink(name.String())
+	if err != nil {
+		return "", asRootError(d.root, err)
+	}
+	return text, nil
+}
+
+func (d *rootDir) xattrs() (map[string][]byte, error) { return sys.Xattrs(int(d.file.Fd())) }
+
 func (d *rootDir) listedStat(name names.Name) (sys.Stat, bool) {
 	if !sys.ListsMetadata {
 		return sys.Stat{}, false

@@ -160,12 +160,13 @@ type batch struct {
 	nodes   []*node // of a window's entries; see isWindow
 	span    *span   // nil unless the results are in order
 	entries []names.Name
-	inodes  []uint64     // of entries, as listed; not in spans
-	stage   stage        // of all entries
-	stats   []sys.Stat   // of entries, in stageAsked: the zero Stat if unknown; not in windows
-	next    atomic.Int64 // see rest
-	joined  atomic.Bool  // more than one worker has visited the batch
-	err     error        // why none of the entries can be opened, if Options.Files named them
+	inodes  []uint64      // of entries, as listed; not in spans
+	types   []fs.FileMode // of entries, unless all are regular files: see scanner.addOther
+	stage   stage         // of all entries
+	stats   []sys.Stat    // of entries, in stageAsked: the zero Stat if unknown; not in windows
+	next    atomic.Int64  // see rest
+	joined  atomic.Bool   // more than one worker has visited the batch
+	err     error         // why none of the entries can be opened, if Options.Files named them
 
 	users int // workers that visit it; guarded by the pool's mutex
 }
@@ -241,6 +242,9 @@ func (b *batch) halve(half *batch) bool {
 		if len(b.inodes) > 0 {
 			half.inodes = append(half.inodes, b.inodes[end-k:end]...)
 		}
+		if len(b.types) > 0 {
+			half.types = append(half.types, b.types[end-k:end]...)
+		}
 		if len(b.stats) > 0 {
 			half.stats = append(half.stats, b.stats[end-k:end]...)
 		}
@@ -253,7 +257,7 @@ func (b *batch) reset() {
 	clear(b.entries) // lets the names go
 	b.entries = b.entries[:0]
 	clear(b.nodes)
-	b.nodes, b.inodes = b.nodes[:0], b.inodes[:0]
+	b.nodes, b.inodes, b.types = b.nodes[:0], b.inodes[:0], b.types[:0]
 	b.stage, b.err, b.stats = stageListed, nil, b.stats[:0]
 	b.node, b.span = nil, nil
 	b.next.Store(0)

@@ -16,6 +16,7 @@ import (
 //     which count both.
 //   - A visit of a file of a batch, which is counted as found, calls a method of File:
 //     settle, skip, fail or abandon.
+//   - With Options.AllTypes, visitDir counts a directory that is an entry when fn has returned.
 //   - The files of a batch that nobody visits, because the run is stopped, are abandoned by
 //     the pool. total adds them.
 //
@@ -83,7 +84,7 @@ func (f *File) settle(err error) {
 	}
 }
 
-func (f *File) skip(why SkipReason) { f.w.countSkipped(why, f.node, f.name.String(), 0) }
+func (f *File) skip(why SkipReason) { f.w.countSkipped(why, f.node, f.name.String(), f.typ) }
 
 func (f *File) fail(err error) {
 	f.w.countFailed(f.w.failure(FailedFile, "open", f.node, f.name.String(), err))

@@ -58,7 +58,8 @@ func (s Symlinks) String() string {
 //   - Which files: [Options.Suffixes], [Options.Include], [Options.Exclude],
 //     [Options.IgnoreCase], [Options.IgnoreFiles], [Options.GitIgnore], [Options.SkipHidden],
 //     [Options.SkipLarger], [Options.SkipBinary], [Options.MaxDepth], [Options.Select],
-//     [Options.SelectDir], [Options.SkipMarked], [Options.OneFilesystem]
+//     [Options.SelectDir], [Options.SkipMarked], [Options.OneFilesystem],
+//     [Options.AllTypes]
 //   - Symbolic links: [Options.Symlinks], [Options.SymlinksOutside]
 //   - What is read of each file: [Options.ReadSize], [Options.MaxFileSize],
 //     [Options.Download], [Options.Stat]
@@ -176,6 +177,18 @@ type Options struct {
 	// root's. Without device numbers (on Windows), all directories count as being on
 	// one device.
 	OneFilesystem bool
+
+	// AllTypes passes every entry to fn, and [Walk] yields it: root, whose Rel is empty, each
+	// directory before its contents, symbolic links, FIFOs, sockets and devices. [File.Type]
+	// says which it is, and [File.ReadLink] returns the text of a link. Only regular files
+	// have content, so ReadSize, MaxFileSize, SkipLarger, SkipBinary and Download apply to
+	// them alone. A directory that cannot be opened is an entry and a failure.
+	//
+	// Each filter for files also applies to links and special files. A directory is an entry
+	// unless it is left out with its contents; of the filters for files, Shard alone applies
+	// to it. AllTypes cannot be combined with Files, with an option of Symlinks that follows
+	// links, or with package incremental.
+	AllTypes bool
 
 	// # Symbolic links
 	//
@@ -382,7 +395,7 @@ func (o *Options) config(root string, noFn bool) (config, error) {
 		skipHidden: o.SkipHidden, skipBinary: o.SkipBinary, oneFilesystem: o.OneFilesystem,
 		shard: o.Shard, shards: o.Shards, ignoreCase: o.IgnoreCase,
 		followFiles: o.Symlinks != SymlinksSkip, followDirs: o.Symlinks == SymlinksFollow, followOutside: o.SymlinksOutside,
-		noRead: o.ReadSize == NoRead, readLimit: o.MaxFileSize, skipLarger: o.SkipLarger, stat: o.Stat, statFirst: o.hooks.Unchanged != nil, noURing: o.DisableURing, download: o.Download,
+		noRead: o.ReadSize == NoRead, readLimit: o.MaxFileSize, skipLarger: o.SkipLarger, stat: o.Stat, allTypes: o.AllTypes, statFirst: o.hooks.Unchanged != nil, noURing: o.DisableURing, download: o.Download,
 		workers: o.Workers, mayGrow: o.FS == nil || o.Workers == 0,
 	}
 	if c.noRead && (c.files != nil || c.statFirst || c.skipLarger > 0) {
@@ -479,6 +492,7 @@ func (o *Options) validate(root string) error {
 		}
 	}
 	aboutListings("MaxDepth", o.MaxDepth != 0)
+	aboutListings("AllTypes", o.AllTypes)
 	aboutListings("OneFilesystem", o.OneFilesystem)
 	aboutListings("Symlinks", o.Symlinks == SymlinksFollow)
 	if o.ReadSize < NoRead {
@@ -500,6 +514,12 @@ func (o *Options) validate(root string) error {
 		bad("Options.Symlinks is %v: want SymlinksSkip with Options.FS, which does not report where a link leads", o.Symlinks)
 	case o.SymlinksOutside && o.Symlinks == SymlinksSkip:
 		bad("Options.SymlinksOutside has no effect while Options.Symlinks skips links: want files or follow")
+	}
+	if o.AllTypes && o.Symlinks != SymlinksSkip {
+		bad("Options.AllTypes is for links themselves, and cannot be combined with Options.Symlinks, which follows them")
+	}
+	if o.AllTypes && o.hooks.Unchanged != nil {
+		bad("Options.AllTypes cannot be combined with package incremental, which knows regular files alone")
 	}
 	if o.OneFilesystem && o.FS != nil {
 		bad("Options.OneFilesystem cannot be combined with Options.FS, which reports no devices")

@@ -18,7 +18,7 @@ const (
 	SkippedPattern         SkipReason = "pattern"          // by Options.Include or Exclude
 	SkippedIgnored         SkipReason = "ignored"          // by Options.IgnoreFiles or GitIgnore
 	SkippedShard           SkipReason = "other-shard"      // belongs to another shard than Options.Shard
-	SkippedNotRegular      SkipReason = "not-regular"      // a symbolic link, FIFO, socket or device
+	SkippedNotRegular      SkipReason = "not-regular"      // a symbolic link, FIFO, socket or device, without Options.AllTypes
 	SkippedOtherFilesystem SkipReason = "other-filesystem" // a directory, by Options.OneFilesystem
 	SkippedOutside         SkipReason = "outside-root"     // a symbolic link out of root, without Options.SymlinksOutside
 	SkippedDuplicate       SkipReason = "duplicate"        // a link to a directory reached by another path
@@ -45,6 +45,10 @@ const notSkipped SkipReason = ""
 // showed the reason (OneFilesystem, SkipMarked, a duplicate). A directory left out by
 // its path or name (MaxDepth, SkipHidden, Include, Exclude, IgnoreFiles, GitIgnore) is
 // not counted.
+//
+// With [Options.AllTypes], Found also counts each directory that is an entry, root too: it is
+// processed, failed or skipped (by Shard or fn) as a file is. What is said above of opening
+// and listing it comes in addition.
 type Report struct {
 	Directories int64 // directories listed to their end, root among them
 	Found       int64 // files and other entries that are not directories

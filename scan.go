@@ -157,13 +157,45 @@ func (w *worker) admitDir(n *node) verdict {
 func (d foundDir) admit(w *worker, j *job) verdict {
 	n := j.node
 	v := w.askSelectDir(n)
-	if !v.ends && w.calls.selectDir != nil && n.parent != nil {
+	switch {
+	case v.ends:
+	case w.cfg.allTypes:
+		v = w.visitDir(n)
+	case w.calls.selectDir != nil && n.parent != nil:
 		v = w.tellWalk(n)
 	}
 	if !v.ends {
 		w.tellOnDir(n)
 	}
 	return v
+}
+
+// visitDir passes the directory n to fn, before n is opened, which may fail. Root has been
+// opened by then.
+func (w *worker) visitDir(n *node) verdict {
+	f := &File{w: w, node: n.parent, name: n.name, typ: fs.ModeDir}
+	if n.parent == nil {
+		f.node = n
+	}
+	defer w.pin.drop(&w.dirs)
+	if w.filter.shards > 1 && !w.filter.inShard(f.Rel()) {
+		w.foundSkipped(SkippedShard, n, "", fs.ModeDir)
+	} else {
+		if w.cfg.stat {
+			if err := w.aside(f.fetchListed); err != nil {
+				if err != errStopped {
+					w.foundFailedAs(FailedDir, "stat", f.node, f.name.String(), err)
+				}
+				return untold
+			}
+		}
+		w.call(f)
+		w.found(1) // after call, which may panic
+	}
+	if w.stopped() || !w.cfg.opensDepth(n.depth) {
+		return untold
+	}
+	return verdict{}
 }
 
 // tellWalk tells Walk of the directory n, which SelectDir has let pass. Without SelectDir
@@ -288,6 +320,9 @@ type rootFile struct{ foundDir }
 
 func (f rootFile) inspect(*worker, *job) verdict { return verdict{} }
 
+// admit passes no directory to fn: there is none.
+func (f rootFile) admit(*worker, *job) verdict { return verdict{} }
+
 // list lists the file that root leads to. The caller has named it: of the filters by name
 // and path, only Options.Shard applies.
 func (f rootFile) list(s *scanner) (more bool) {
@@ -398,6 +433,9 @@ func (s *scanner) result(more bool) scanResult {
 		r.batch = b
 		refs++
 	}
+	if s.other != nil {
+		refs++
+	}
 	j, isLast := s.job, !more && n == s.job.node // what the job holds goes to others
 	if refs > 0 && !isLast {
 		w.dirs.ref(n, refs)
@@ -413,6 +451,13 @@ func (s *scanner) result(more bool) scanResult {
 		j.end(&w.dirs, refs)
 	}
 	s.batch, s.part = nil, nil // it is the caller's now; if end panics before this, finish counts its entries
+	for _, d := range s.spans {
+		w.found(d.span.files)
+	}
+	if s.other != nil {
+		w.found(len(s.other.entries))
+		w.pool.addBatch(s.other)
+	}
 	return r
 }
 
@@ -515,7 +560,28 @@ func (s *scanner) addFile(name []byte, kept names.Name, typ fs.FileMode, inode u
 		w.foundSkipped(why, s.node, stringOf(name), typ)
 		return
 	}
-	s.addToBatch(s.keep(name, kept), inode)
+	if kept = s.keep(name, kept); typ != 0 {
+		s.addOther(kept, typ)
+	} else {
+		s.addToBatch(kept, inode)
+	}
+}
+
+// addOther adds what is neither a regular file nor a directory. It is in a batch of its
+// own: what fetches files together would open it, and the open of a device may have an
+// effect. The entry counts as found when the scan is over.
+func (s *scanner) addOther(name names.Name, typ fs.FileMode) {
+	b := s.other
+	if b == nil {
+		b = &batch{node: s.node}
+	}
+	b.entries, b.types = append(b.entries, name), append(b.types, typ)
+	if s.w.order == nil {
+		s.other = b
+		return
+	}
+	b.span = &span{batch: b, files: 1}
+	s.addSpan(b.span)
 }
 
 // addToBatch adds a file to be visited.
@@ -537,7 +603,7 @@ func (s *scanner) addDir(name []byte, kept names.Name, inode uint64) {
 	kept = s.keep(name, kept)
 	visitLater := w.calls.selectDir != nil // selectDir must return true first: see foundDir.admit
 	var sub *job
-	if w.cfg.opensDepth(s.node.depth+1) || visitLater && w.calls.visitDir != nil {
+	if w.cfg.opensDepth(s.node.depth+1) || visitLater && w.calls.visitDir != nil || w.cfg.allTypes {
 		sub = newJob(s.node.child(kept, inode), foundDir{})
 		sub.needsParent = true
 	}
@@ -564,10 +630,16 @@ func (s *scanner) addSub(j *job) {
 	if s.w.order == nil {
 		return
 	}
-	d := spanAt{span: &span{job: j, expanded: j == nil}}
+	d := &span{job: j, expanded: j == nil}
 	if j != nil {
-		j.span = d.span
+		j.span = d
 	}
+	s.addSpan(d)
+}
+
+// addSpan adds a span that comes behind the files found so far.
+func (s *scanner) addSpan(of *span) {
+	d := spanAt{span: of}
 	if s.batch != nil {
 		d.files = len(s.batch.entries)
 	}

@@ -47,6 +47,9 @@ func (a *argument) admit(w *worker, j *job) verdict {
 	if err == nil {
 		err = w.readRules(t)
 	}
+	if err == nil && w.cfg.allTypes && !t.isFile {
+		return w.visitDir(j.node)
+	}
 	return failed(err)
 }
 

@@ -1,6 +1,8 @@
 package fileproc
 
 import (
+	"errors"
+	"io/fs"
 	"runtime"
 	"time"
 
@@ -33,6 +35,11 @@ func (w *worker) visit(b *batch, i int) {
 func (w *worker) visitFile(b *batch, i int) {
 	f := &w.file
 	*f = File{w: w, node: b.nodeOf(i), name: b.entries[i]}
+	if len(b.types) > 0 {
+		f.typ = b.types[i]
+		w.visitOther(f, b, i)
+		return
+	}
 	switch b.stage {
 	case stageInvalid:
 		f.fail(badPath(f.name.String()))
@@ -62,6 +69,30 @@ func (w *worker) visitFile(b *batch, i int) {
 		f.fail(err)
 	}
 	w.reader.Release()
+}
+
+// visitOther is visitFile for an f that is no regular file.
+func (w *worker) visitOther(f *File, b *batch, i int) {
+	if !w.ask(f, b, i) {
+		return
+	}
+	var err error
+	if w.cfg.stat && !f.content.HasStat {
+		err = w.statAlone(f, b, i)
+	}
+	if err == nil && f.typ == fs.ModeSymlink {
+		if err = w.aside(f.fetchLink); errors.Is(err, errors.ErrUnsupported) {
+			err = nil // ReadLink says so
+		}
+	}
+	switch err {
+	case nil:
+		w.call(f)
+	case errStopped:
+		f.abandon()
+	default:
+		f.fail(err)
+	}
 }
 
 // ask asks Select and hooks.Unchanged about f, the entry i of b. It reports whether to
@@ -108,7 +139,7 @@ func (w *worker) ask(f *File, b *batch, i int) bool {
 }
 
 // statFile fetches the metadata of f, the entry i of b, unless it is known. It returns an
-// error if f is no longer a regular file.
+// error if f is no longer what was listed.
 func (w *worker) statFile(f *File, b *batch, i int) error {
 	if f.content.HasStat {
 		return nil
@@ -119,12 +150,16 @@ func (w *worker) statFile(f *File, b *batch, i int) error {
 	if ok, _ := w.metadata.get(i, &f.content); ok {
 		return nil
 	}
+	return w.statAlone(f, b, i)
+}
+
+func (w *worker) statAlone(f *File, b *batch, i int) error {
 	w.releaseSlot()
 	if !w.latency.reads.isDue(w.pool) {
-		return w.aside(f.fetchRegular)
+		return w.aside(f.fetchListed)
 	}
 	start := time.Now()
-	err := w.aside(f.fetchRegular)
+	err := w.aside(f.fetchListed)
 	w.statTook(b, i, time.Since(start))
 	return err
 }

@@ -166,6 +166,7 @@ type scanner struct {
 	node  *node // the job's
 	dir   directory
 	batch *batch       // files
+	other *batch       // unordered: what is neither a file nor a directory, with Options.AllTypes
 	subs  []*job       // directories to be listed
 	links []names.Name // symbolic links to be resolved
 	spans []spanAt     // ordered: the directories, among the files

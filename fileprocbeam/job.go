@@ -52,6 +52,7 @@ func decodeJob(b []byte) (j job, err error) {
 // refused says, by the name of an option, why a pipeline cannot have it. Of other options
 // that cannot travel, refuse says only that they cannot.
 var refused = map[string]string{
+	"AllTypes":        "a pipeline is for regular files",
 	"Roots":           "a pipeline has one root",
 	"Files":           "a pipeline lists root",
 	"FS":              "it cannot travel to the workers: give the URL of a bucket as root",

@@ -19,6 +19,7 @@ import (
 // refusedOptions are the options that a pipeline refuses. TestOptionsOfPipelines, in the root module's tests, requires each option
 // in one of the two tables.
 var refusedOptions = map[string]fileproc.Options{
+	"AllTypes":        {AllTypes: true},
 	"Roots":           {Roots: []string{"a", "b"}},
 	"Files":           {Files: slices.Values([]string{"a"})},
 	"Select":          {Select: func(*fileproc.File) bool { return true }},

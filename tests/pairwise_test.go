@@ -55,6 +55,7 @@ var dimensions = [][]setting{
 	option("GitIgnore", func(o *fileproc.Options) *bool { return &o.GitIgnore }, false, true),
 	option("SkipHidden", func(o *fileproc.Options) *bool { return &o.SkipHidden }, false, true),
 	option("OneFilesystem", func(o *fileproc.Options) *bool { return &o.OneFilesystem }, false, true),
+	option("AllTypes", func(o *fileproc.Options) *bool { return &o.AllTypes }, false, true),
 	option("Symlinks", func(o *fileproc.Options) *fileproc.Symlinks { return &o.Symlinks }, fileproc.SymlinksSkip, fileproc.SymlinksFiles, fileproc.SymlinksFollow),
 	option("SymlinksOutside", func(o *fileproc.Options) *bool { return &o.SymlinksOutside }, false, true),
 	option("ReadSize", func(o *fileproc.Options) *int { return &o.ReadSize }, 0, 1, 100, 9000, fileproc.NoRead),
@@ -103,6 +104,8 @@ func whyRefused(a asked) string {
 		return "Symlinks"
 	case o.SymlinksOutside && o.Symlinks == fileproc.SymlinksSkip:
 		return "SymlinksOutside"
+	case o.AllTypes && (o.Symlinks != fileproc.SymlinksSkip || o.Files != nil || a.asksOld):
+		return "AllTypes"
 	case o.OneFilesystem && a.fsys:
 		return "OneFilesystem"
 	case o.Roots != nil && (o.Files != nil || a.asksOld):
@@ -306,7 +309,11 @@ func (a asked) verify(t *testing.T, dir string, names []string) error {
 		}
 		want, a.opts.Files = r.runNames(names), slices.Values(names)
 	}
-	if a.opts.Roots != nil {
+	switch {
+	case a.opts.Roots == nil:
+	case a.opts.AllTypes: // the other root would be an entry: see TestAllTypesOfRoots
+		a.opts.Roots = []string{p.root}
+	default:
 		a.opts.Roots = []string{p.path("nothing"), p.root}
 		want.report.Directories++
 	}
@@ -469,6 +476,9 @@ func TestOptionsRefused(t *testing.T) {
 						p = place{root: ".", fsys: os.DirFS(dir)}
 					}
 					a.opts.Report = new(fileproc.Report)
+					if a.asksOld {
+						core.Hooks(&a.opts).Unchanged = func(*fileproc.File) bool { return false }
+					}
 					a.opts.OnError = func(err error) error { return err }
 					err := verifiers[a.entry](t.Context(), p, a.opts, expectation{})
 					require.ErrorContains(t, err, "fileproc: ")
@@ -477,5 +487,5 @@ func TestOptionsRefused(t *testing.T) {
 			}
 		}
 	}
-	require.Len(t, seen, 7, "each reason of whyRefused")
+	require.Len(t, seen, 8, "each reason of whyRefused")
 }

@@ -272,3 +272,38 @@ func TestXattrs(t *testing.T) {
 		return nil
 	}))
 }
+
+// TestXattrsOfDirectories: root's too, and none of what has no content.
+func TestXattrsOfDirectories(t *testing.T) {
+	dir, _ := rooted(t, "d/f=1", "link -> d", "pipe|")
+	for _, rel := range []string{"", "d"} {
+		if err := unix.Setxattr(filepath.Join(dir, rel), "user.of", []byte("dir "+rel), 0); err != nil {
+			t.Skip("no extended attributes here: ", err)
+		}
+	}
+	for _, stat := range []bool{false, true} {
+		require.NoError(t, fileproc.ForEach(t.Context(), dir, fileproc.Options{AllTypes: true, Stat: stat}, func(f *fileproc.File) error {
+			got, err := f.Xattrs()
+			switch {
+			case f.IsDir():
+				require.Equal(t, "dir "+f.Rel(), string(got["user.of"]))
+			case f.Type() != 0:
+				require.ErrorIs(t, err, errors.ErrUnsupported)
+				return nil
+			default:
+				require.Empty(t, got)
+			}
+			return err
+		}))
+	}
+	require.NoError(t, fileproc.ForEach(t.Context(), dir, fileproc.Options{AllTypes: true, Stat: true, Workers: 1}, func(f *fileproc.File) error {
+		if f.Rel() != "d" {
+			return nil
+		}
+		require.NoError(t, os.WriteFile(filepath.Join(f.Path(), "new"), nil, 0o600))
+		require.NoError(t, os.Chtimes(f.Path(), time.Time{}, time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC)))
+		_, err := f.Xattrs()
+		require.ErrorIs(t, err, fileproc.ErrChanged)
+		return nil
+	}))
+}

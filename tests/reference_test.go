@@ -107,7 +107,7 @@ type delivery struct {
 func look(p place, opts fileproc.Options, f *fileproc.File) (delivery, error) {
 	rel := filepath.ToSlash(f.Rel())
 	switch want := p.path(rel); {
-	case f.Name() != path.Base(rel):
+	case f.Name() != nameIn(rel):
 		return delivery{}, fmt.Errorf("Name is %.80q where Rel is %.300q", f.Name(), rel)
 	case f.Path() != want:
 		return delivery{}, fmt.Errorf("Path is %.300q, want %.300q", f.Path(), want)
@@ -118,7 +118,34 @@ func look(p place, opts fileproc.Options, f *fileproc.File) (delivery, error) {
 	}
 	data := string(f.Data())
 	whole, err := io.ReadAll(f.Reader())
+	if t := f.Type(); t != 0 {
+		_, openErr := f.Open()
+		if f.Data() != nil || !errors.Is(err, fs.ErrInvalid) || !errors.Is(openErr, fs.ErrInvalid) || f.IsDir() != t.IsDir() {
+			return delivery{}, fmt.Errorf("%q of type %v has content %q, Reader gives %v, Open %v", rel, t, data, err, openErr)
+		}
+		if s, err := f.Stat(); err != nil || s.Mode.Type() != t {
+			return delivery{}, fmt.Errorf("Stat of %q, type %v, is %+v, %v", rel, t, s, err)
+		}
+		return delivery{rel, content{data: entryText(t, f)}}, nil
+	}
 	return delivery{rel, content{data, f.Truncated(), string(whole)}}, err
+}
+
+// entryText stands for the content of an entry that has none.
+func entryText(t fs.FileMode, e interface{ ReadLink() (string, error) }) string {
+	text, err := e.ReadLink()
+	if (err == nil) != (t == fs.ModeSymlink) || err != nil && !errors.Is(err, fs.ErrInvalid) {
+		return fmt.Sprint(text, err)
+	}
+	return t.String() + " " + text
+}
+
+// nameIn returns what File.Name is for rel.
+func nameIn(rel string) string {
+	if rel == "" {
+		return ""
+	}
+	return path.Base(rel)
 }
 
 // path returns what File.Path is for rel.
@@ -168,7 +195,7 @@ var verifiers = map[string]func(ctx context.Context, p place, opts fileproc.Opti
 	},
 	"Walk": func(ctx context.Context, p place, opts fileproc.Options, want expectation) error {
 		opts.Report, opts.FS = new(fileproc.Report), p.fsys
-		files, dirs := map[string]bool{}, map[string]bool{}
+		files, dirs, links := map[string]bool{}, map[string]bool{}, want.files
 		var got []delivery
 		for e, err := range fileproc.Walk(ctx, p.root, opts) {
 			if err != nil {
@@ -183,12 +210,14 @@ var verifiers = map[string]func(ctx context.Context, p place, opts fileproc.Opti
 			switch want := p.path(rel); {
 			case set[rel]:
 				return fmt.Errorf("%.300q twice", rel)
-			case e.Name() != path.Base(rel) || e.Path() != want:
+			case e.Name() != nameIn(rel) || e.Path() != want:
 				return fmt.Errorf("Name is %.80q, Path is %.300q, want %.300q", e.Name(), e.Path(), want)
-			case e.Type() != e.Type().Type() || e.IsDir() != e.Type().IsDir() || !e.IsDir() && !e.Type().IsRegular():
+			case e.Type() != e.Type().Type() || e.IsDir() != e.Type().IsDir() || !e.IsDir() && !e.Type().IsRegular() && !opts.AllTypes:
 				return fmt.Errorf("Type of %.300q is %v, IsDir %t", rel, e.Type(), e.IsDir())
 			case opts.Stat && !e.IsDir() && err != nil:
 				return fmt.Errorf("no Stat of %.300q: %w", rel, err)
+			case e.Type() == fs.ModeSymlink && entryText(e.Type(), e) != links[rel].data:
+				return fmt.Errorf("the link %q is %q", rel, entryText(e.Type(), e))
 			}
 			set[rel] = true
 			got = append(got, delivery{rel: rel})
@@ -290,6 +319,9 @@ func (r *reference) run() expectation {
 	r.want = expectation{
 		files: map[string]content{}, dirs: map[string]bool{},
 		report: fileproc.Report{Skipped: map[fileproc.SkipReason]int64{}},
+	}
+	if r.opts.AllTypes {
+		r.entry("", fs.ModeDir)
 	}
 	r.directory("", false, nil)
 	for len(r.pending) > 0 {
@@ -555,10 +587,14 @@ func (r *reference) directory(rel string, claimed bool, rules []ignoreLine) {
 			continue
 		}
 		if typ.IsDir() {
-			if r.flat || r.prunes(p, rules) || (r.descends(p) || r.walks) && r.declines(p) {
+			if r.flat || r.prunes(p, rules) || (r.descends(p) || r.walks || r.opts.AllTypes) && r.declines(p) {
 				continue
 			}
-			r.want.dirs[p] = true
+			if r.opts.AllTypes {
+				r.entry(p, fs.ModeDir)
+			} else {
+				r.want.dirs[p] = true
+			}
 			if r.descends(p) {
 				r.directory(p, false, rules)
 			}
@@ -662,10 +698,12 @@ func (r *reference) file(rel string, typ fs.FileMode, rules []ignoreLine) {
 		r.skip(rel, fileproc.SkippedIgnored)
 	case typ == dangling:
 		r.skip(rel, fileproc.SkippedDangling)
-	case typ != 0:
+	case typ != 0 && !o.AllTypes:
 		r.skip(rel, fileproc.SkippedNotRegular)
 	case r.selected != nil && !r.selected(rel, len(data)):
 		r.skip(rel, fileproc.SkippedSelect)
+	case typ != 0:
+		r.entry(rel, typ)
 	case fails:
 		r.fail()
 	case o.SkipLarger > 0 && int64(len(data)) > o.SkipLarger:
@@ -694,6 +732,28 @@ func (r *reference) file(rel string, typ fs.FileMode, rules []ignoreLine) {
 		r.want.files[rel] = c
 		r.want.report.Bytes += int64(len(data))
 	}
+}
+
+// entry is what Options.AllTypes gives beside regular files.
+func (r *reference) entry(rel string, typ fs.FileMode) {
+	if r.opts.Shards > 1 && shardOf(rel, r.opts.Shards) != r.opts.Shard {
+		r.skip(rel, fileproc.SkippedShard)
+		return
+	}
+	r.want.report.Found++
+	r.want.report.Processed++
+	if r.walks && typ == fs.ModeDir {
+		r.want.dirs[rel] = true
+		return
+	}
+	text := ""
+	if typ == fs.ModeSymlink {
+		var err error
+		if text, err = os.Readlink(r.path(rel)); err != nil {
+			panic(err)
+		}
+	}
+	r.want.files[rel] = content{data: typ.String() + " " + text}
 }
 
 // shardOf is the stable hash that divides a job: 64-bit FNV-1a with MurmurHash3's finalizer.

@@ -93,7 +93,7 @@ type Content struct {
 	Data      []byte
 	Truncated bool
 	Stat      sys.Stat
-	HasStat   bool       // Stat is known, and is that of a regular file: see SetStat
+	HasStat   bool       // Stat is known, and is that of a file of the type that was listed
 	Beginning *Beginning // of a file that is Truncated; valid as long as Data is
 }
 
