@@ -4,8 +4,7 @@
 //
 //	go run ./bench COMMAND [FLAG]...
 //
-// It exits with 1 if something is slower or takes more than allowed, with 2 if the input is wrong, and with 3 if this machine
-// cannot decide.
+// It exits with 1 if something is slower or takes more than allowed, with 2 if the input is wrong, and with 3 if this machine cannot decide.
 package main
 
 import (

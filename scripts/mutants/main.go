@@ -5,9 +5,8 @@
 //	go run ./mutants [-run REGEXP]                          the known mistakes of mutants.txt
 //	go run ./mutants [FLAG]... PACKAGE_DIRECTORY...         mistakes by syntax, of every kind in plant.go
 //
-// One build has all mistakes, and an environment variable chooses one. A mistake by syntax runs with the tests that reach it in a
-// state in which it makes a difference. What nobody could notice is not planted: see planter.operator. mutants.txt says how to add a
-// known mistake.
+// One build has all mistakes, and an environment variable chooses one. A mistake by syntax runs with the tests that reach it in a state in
+// which it makes a difference. What nobody could notice is not planted: see planter.operator. mutants.txt says how to add a known mistake.
 package main
 
 import (

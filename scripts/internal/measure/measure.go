@@ -35,10 +35,9 @@ func Median(values []float64) float64 {
 // A Change says how much larger one sample is than another: 0.1 is 10 %. Lo and Hi are its 95 % confidence interval.
 type Change struct{ Estimate, Lo, Hi, P float64 }
 
-// ChangeOf compares samples whose i-th values are from the same moment, so that the state of the machine at that moment is not in
-// their ratio. The estimate is the median of the geometric means of two pairs' ratios, with the interval of Wilcoxon's signed
-// ranks. P is that of Mann and Whitney's test. This test does not use the pairs, and so finds less. All values
-// must be positive.
+// ChangeOf compares samples whose i-th values are from the same moment, so that the state of the machine at that moment is not in their
+// ratio. The estimate is the median of the geometric means of two pairs' ratios, with the interval of Wilcoxon's signed ranks. P is that of
+// Mann and Whitney's test. This test does not use the pairs, and so finds less. All values must be positive.
 func ChangeOf(old, new []float64) Change {
 	var means []float64
 	for i := range old {

@@ -107,8 +107,7 @@ func (j job) byStrace() bool { return j.t.call != seccompRuns && j.t.call != sho
 // use returns the beginning of the keys in driver.counts, for the mode and the backend.
 func (j job) use() string { return j.backend + " " + j.mode.name + " " }
 
-// uses returns jobs without faults: each mode on each of its backends. The Linux backend without io_uring differs only for trees with
-// many files.
+// uses returns jobs without faults: each mode on each of its backends. The Linux backend without io_uring differs only for trees with many files.
 func uses() (all []job) {
 	for _, b := range backends {
 		for _, m := range modes {
@@ -171,8 +170,7 @@ func (d *driver) victim(j job, scratch string) []string {
 		"-cache", filepath.Join(scratch, "cache")}
 }
 
-// strace runs j under strace, which traces calls, and returns its log. With paths, it traces only calls on the tree or the cache
-// file.
+// strace runs j under strace, which traces calls, and returns its log. With paths, it traces only calls on the tree or the cache file.
 func (d *driver) strace(j job, scratch, calls string, paths bool, more ...string) (out, log string, err error) {
 	logFile := filepath.Join(scratch, "log")
 	args := append([]string{"strace", "-f", "--seccomp-bpf", "-qq", "-o", logFile, "-e", "trace=" + calls}, more...)

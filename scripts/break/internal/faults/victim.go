@@ -90,8 +90,7 @@ func runVictim(j job, root, cache string) error {
 	return lost
 }
 
-// newRun returns a run in which each file must be right, failed, or below a directory that failed. It also returns the counter of
-// failures.
+// newRun returns a run in which each file must be right, failed, or below a directory that failed. It also returns the counter of failures.
 func (j job) newRun(root, cache string) (r *trial.Run, failures *int) {
 	files, failed := filesOf(j.mode.tree), map[string]bool{}
 	failures = new(int)
