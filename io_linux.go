@@ -56,10 +56,11 @@ func newLinuxDir(fd int) *linuxDir {
 }
 
 // openDir passes the type of d's file system on to the subdirectory, unless name is a mount
-// point. On Android it does not try: a process that calls openat2 may be killed.
+// point. If the type is not known, there is nothing to pass on, and openat does. On Android it
+// does not try: a process that calls openat2 may be killed.
 func (d *linuxDir) openDir(name names.Name) (directory, error) {
 	typ, refused := d.typ.Load(), false
-	if typ != unknownFileSystem && runtime.GOOS != "android" && !knobs.NoOpenat2.Load() {
+	if typ > 0 && runtime.GOOS != "android" && !knobs.NoOpenat2.Load() {
 		fd, err := sys.Openat2(d.fd, name, &unix.OpenHow{Flags: sys.DirFlags | unix.O_NOFOLLOW, Resolve: unix.RESOLVE_NO_XDEV})
 		if err == nil {
 			sub := newLinuxDir(fd)

@@ -16,7 +16,7 @@ import (
 //     which count both.
 //   - A visit of a file of a batch, which is counted as found, calls a method of File:
 //     settle, skip, fail or abandon.
-//   - With Options.AllTypes, visitDir counts a directory that is an entry when fn has returned.
+//   - With Options.AllTypes, deliverDir counts a directory that is an entry when fn has returned.
 //   - The files of a batch that nobody visits, because the run is stopped, are abandoned by
 //     the pool. total adds them.
 //

@@ -160,7 +160,7 @@ func (d foundDir) admit(w *worker, j *job) verdict {
 	switch {
 	case v.ends:
 	case w.cfg.allTypes:
-		v = w.visitDir(n)
+		v = w.deliverDir(n)
 	case w.calls.selectDir != nil && n.parent != nil:
 		v = w.tellWalk(n)
 	}
@@ -170,9 +170,9 @@ func (d foundDir) admit(w *worker, j *job) verdict {
 	return v
 }
 
-// visitDir passes the directory n to fn, before n is opened, which may fail. Root has been
+// deliverDir passes the directory n to fn, before n is opened, which may fail. Root has been
 // opened by then.
-func (w *worker) visitDir(n *node) verdict {
+func (w *worker) deliverDir(n *node) verdict {
 	f := &File{w: w, node: n.parent, name: n.name, typ: fs.ModeDir}
 	if n.parent == nil {
 		f.node = n

@@ -48,7 +48,7 @@ func (a *argument) admit(w *worker, j *job) verdict {
 		err = w.readRules(t)
 	}
 	if err == nil && w.cfg.allTypes && !t.isFile {
-		return w.visitDir(j.node)
+		return w.deliverDir(j.node)
 	}
 	return failed(err)
 }

@@ -278,7 +278,7 @@ func TestRootsRefused(t *testing.T) {
 // TestRootsHoldLittle: ten thousand roots take few descriptors and goroutines, whatever the options keep of them.
 func TestRootsHoldLittle(t *testing.T) {
 	if slow {
-		t.Skip("it takes too long here")
+		t.Skip("ten thousand roots take minutes here")
 	}
 	watchdog(t)
 	dir := spread(t, 300, 2)
