@@ -1,6 +1,7 @@
 package fileproc_test
 
 import (
+	"archive/tar"
 	"archive/zip"
 	"bytes"
 	"errors"
@@ -274,8 +275,9 @@ func TestReadmeStart(t *testing.T) {
 // withImports returns the file of a package that has source and imports what source uses.
 func withImports(name, source string) string {
 	file := "package " + name + "\n"
-	for path := range strings.FieldsSeq(`archive/zip bytes context crypto/sha256 errors fmt io io/fs log os os/exec path/filepath regexp runtime slices
-		strings sync time github.com/fileproc/fileproc github.com/fileproc/fileproc/cache github.com/fileproc/fileproc/incremental`) {
+	for path := range strings.FieldsSeq(`archive/tar archive/zip bytes context crypto/sha1 crypto/sha256 errors fmt io io/fs log os os/exec path/filepath regexp
+		runtime slices strings sync time github.com/fileproc/fileproc github.com/fileproc/fileproc/cache
+		github.com/fileproc/fileproc/incremental github.com/fileproc/fileproc/watch`) {
 		if regexp.MustCompile(`\b` + filepath.Base(path) + `\.`).MatchString(source) {
 			file += fmt.Sprintf("import %q\n", path)
 		}
@@ -297,40 +299,84 @@ func TestRecipes(t *testing.T) {
 	require.NoError(t, err)
 	dir, run := outside(t)
 
-	var outputs []string
-	functions, calls := "", ""
-	for _, recipe := range strings.Split(recipes, "\n```go\n")[1:] {
-		block, _, _ := strings.Cut(recipe, "```\n")
-		_, output, found := strings.Cut(block, "\n// Output: ")
-		require.True(t, found, block)
-		functions += fmt.Sprintf("func recipe%d() error {\n%sreturn nil\n}\n", len(outputs), block)
-		calls += fmt.Sprintf("recipe%d, ", len(outputs))
-		outputs = append(outputs, strings.TrimSpace(output))
+	type recipe struct {
+		block, output string
+		lines         func(string) []string // of an output
 	}
-	require.Len(t, outputs, 5)
+	asPrinted := func(s string) []string { return strings.Split(strings.TrimSpace(s), "\n") }
+	var command recipe
+	var all []recipe
+	functions, calls := "", ""
+	for _, text := range strings.Split(recipes, "\n```go\n")[1:] {
+		block, _, _ := strings.Cut(text, "```\n")
+		_, output, found := strings.Cut(block, "\n// Output: ")
+		r := recipe{block, output, asPrinted}
+		if !found {
+			_, r.output, found = strings.Cut(block, "\n// Unordered output: ")
+			r.lines = func(s string) []string { return slices.Sorted(slices.Values(asPrinted(s))) }
+		}
+		require.True(t, found, block)
+		r.output = strings.ReplaceAll(r.output, "\n// ", "\n")
+		if strings.HasPrefix(block, "package ") {
+			command = r
+			continue
+		}
+		below := ""
+		if strings.Contains(block, "AllTypes") {
+			below = "/docs" // without .git
+		}
+		functions += fmt.Sprintf("func recipe%d(root string) error {\n%sreturn nil\n}\n", len(all), block)
+		calls += fmt.Sprintf("run(recipe%d, root+%q)\n", len(all), below)
+		all = append(all, r)
+	}
+	require.Len(t, all, 7)
 	program := withImports("main", `
-var ctx, root = context.Background(), os.Args[1]
+var (
+	root   = os.Args[1]
+	builds = 0
+	ctx    context.Context
+	cancel context.CancelFunc
+)
 
-func main() {
-	for _, recipe := range []func() error{`+calls+`} {
-		err := recipe()
-		fmt.Println("\x00", err)
+// build is called again when the file that it makes is seen.
+func build() {
+	fmt.Println("built")
+	if builds++; builds == 2 {
+		cancel()
+	} else if err := os.WriteFile(root+"/page.md", []byte("# Page"), 0o666); err != nil {
+		panic(err)
 	}
 }
+
+func run(recipe func(string) error, root string) {
+	ctx, cancel = context.WithCancel(context.Background())
+	fmt.Println("\x00", recipe(root))
+}
+
+func main() {
+	log.SetOutput(io.Discard)
+`+calls+`}
 `+functions)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "main.go"), []byte(program), 0o666))
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "todo"), 0o777))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "todo", "main.go"), []byte(command.block), 0o666))
 
 	tree := t.TempDir()
 	const secret = "KEY=AKIAIOSFODNN7EXAMPLE\n"
-	testtree.Make(t, tree, "deploy.env="+secret, "local.env="+secret, "new.go=package p\n", "old.go=package p\n// Deprecated: use new\n")
-	var archive bytes.Buffer
-	w := zip.NewWriter(&archive)
-	file, err := w.Create("red.svg")
+	testtree.Make(t, tree, "deploy.env="+secret, "local.env="+secret, "new.go=package p // TODO\n", "old.go=package p\n// Deprecated: use new\n",
+		"docs/a.md=# A\n", "docs/latest -> a.md")
+	var zipped, tarred bytes.Buffer
+	z, tw := zip.NewWriter(&zipped), tar.NewWriter(&tarred)
+	file, err := z.Create("red.svg")
 	require.NoError(t, err)
 	_, err = file.Write([]byte("<svg/>"))
 	require.NoError(t, err)
-	require.NoError(t, w.Close())
-	require.NoError(t, os.WriteFile(filepath.Join(tree, "icons.zip"), archive.Bytes(), 0o666))
+	require.NoError(t, z.Close())
+	require.NoError(t, tw.WriteHeader(&tar.Header{Name: "blue.svg", Size: 6, Mode: 0o644}))
+	_, err = tw.Write([]byte("<svg/>"))
+	require.NoError(t, err)
+	require.NoError(t, tw.Close())
+	testtree.Make(t, tree, "icons.zip="+zipped.String(), "icons.tar="+tarred.String())
 	for _, args := range [][]string{{"init", "-q"}, {"add", "deploy.env", "old.go", "icons.zip"}} {
 		if out, err := exec.Command("git", append([]string{"-C", tree}, args...)...).CombinedOutput(); err != nil {
 			t.Skipf("git %q: %v: %s", args, err, out)
@@ -340,11 +386,18 @@ func main() {
 	run("mod", "init", "recipes")
 	run("mod", "edit", "-replace", "github.com/fileproc/fileproc="+clone)
 	run("mod", "tidy")
+	run("build", "-o", "todo/", "./todo")
+	_, args, _ := strings.Cut(command.block, "// $ todo ")
+	args, _, _ = strings.Cut(args, "\n")
+	todo := exec.Command(filepath.Join(dir, "todo", "todo"), strings.Fields(args)...)
+	todo.Dir = tree
+	out, err := todo.CombinedOutput()
+	require.Equal(t, asPrinted(command.output), append(asPrinted(string(out)), fmt.Sprint(err)))
 	printed := strings.Split(run("run", ".", tree), "\x00 <nil>\n")
-	require.Len(t, printed, len(outputs)+1, "%q", printed)
-	for i, output := range outputs {
+	require.Len(t, printed, len(all)+1, "%q", printed)
+	for i, r := range all {
 		shown := printed[i][strings.LastIndex(printed[i], "\r")+1:] // what a terminal shows of a bar
-		require.Equal(t, output, strings.TrimSpace(shown))
+		require.Equal(t, r.lines(r.output), r.lines(shown))
 	}
 }
 
@@ -373,6 +426,7 @@ var (
 		Put(string, []byte) error
 	}
 	parse       func(*fileproc.File) (Ticket, error)
+	build       func()
 )
 
 type Ticket struct{}
