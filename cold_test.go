@@ -269,11 +269,11 @@ func TestWindowWithoutDescriptorsLeavesItsPinIdle(t *testing.T) {
 	checked := false
 	calls.fn = func(f *File) error {
 		if f.name.String() == "a" {
-			r := rest{f.w, &batch{node: f.node, entries: []names.Name{f.name, f.name}}, 0}
+			r := rest{workerOf(f), &batch{node: f.node, entries: []names.Name{f.name, f.name}}, 0}
 			r.OpenIn(scarceWindow{}, 2)
-			require.Zero(t, f.w.cold.pace.Window())
+			require.Zero(t, workerOf(f).cold.pace.Window())
 			require.Equal(t, int32(pinIdle), f.w.pin.state.Load())
-			f.w.dirs.evictAll()
+			f.w.run.dirs.evictAll()
 			require.Equal(t, 1, w.open, "root alone")
 			checked = true
 		}
@@ -349,14 +349,14 @@ func TestColdReferencesAreGivenBack(t *testing.T) {
 						mu.Lock()
 						defer mu.Unlock()
 						if visits++; visits == 1 {
-							f.w.cold.pace.LimitWindows(window)
+							workerOf(f).cold.pace.LimitWindows(window)
 						}
 						if mode != "cold" && visits%3 == 0 {
-							f.w.cold.setOn(true)
+							workerOf(f).cold.setOn(true)
 						}
 						if mode != "cold" && visits%5 == 0 {
-							f.w.cold.setOn(false)
-							f.w.pool.wake()
+							workerOf(f).cold.setOn(false)
+							f.w.run.pool.wake()
 						}
 						return nil
 					})
@@ -400,8 +400,8 @@ func TestEnterOnlyForWhatADiskIsReadFor(t *testing.T) {
 				opts.Workers = 1
 				calls, turnedOn := opts.callbacks(), 0
 				calls.fn = func(f *File) error {
-					c := &f.w.cold
-					onDisk := diskOf(f.w.root.dir).Kind != content.NotOnDisk
+					c := &workerOf(f).cold
+					onDisk := diskOf(f.w.run.root.dir).Kind != content.NotOnDisk
 					want := onDisk && (name == "content" || name == "metadata" && !ordered)
 					b := &batch{node: f.node, entries: []names.Name{f.name}, inodes: []uint64{1}}
 					require.Equal(t, want, c.tryTurnOn(&f.w.pin, b, 0))
@@ -502,12 +502,12 @@ func TestSlotBetweenLargeFiles(t *testing.T) {
 	require.NoError(t, err)
 	var r *run
 	r = newRun(t.Context(), cfg, callbacks{fn: func(f *File) error {
-		w, n := f.w, f.node
+		w, n := workerOf(f), f.node
 		r.pool.extra.Add(1)
 		defer r.pool.extra.Add(-1)
 		for _, b := range []*batch{{nodes: []*node{n}}, {node: n}} {
 			require.True(t, w.acquireSlot())
-			require.NoError(t, w.loadTimed(&File{w: w, node: n, name: names.New("small")}, b, 0))
+			require.NoError(t, w.loadTimed(&File{w: &w.access, node: n, name: names.New("small")}, b, 0))
 			require.Equal(t, b.isWindow(), w.slot != noSlot)
 		}
 		require.True(t, w.acquireSlot())

@@ -63,7 +63,7 @@ func TestWindowsEndWithTheDescriptors(t *testing.T) {
 	delivered := 0
 	r = newRun(t.Context(), cfg, callbacks{fn: func(f *File) error {
 		if delivered++; delivered == 1 {
-			w, b := f.w, &batch{node: r.root, entries: files}
+			w, b := workerOf(f), &batch{node: r.root, entries: files}
 			require.NotZero(t, r.cold.pace.Window())
 			require.NoError(t, withoutDescriptors(t, func() error { w.fetchWindow(b); return nil }))
 			require.Zero(t, r.cold.pace.Window())
@@ -89,9 +89,9 @@ func TestNoFileIsOpenedAfterAStop(t *testing.T) {
 	var r *run
 	r = newRun(ctx, cfg, callbacks{fn: func(f *File) error {
 		cancel()
-		w, b := f.w, &batch{nodes: []*node{r.root, r.root, r.root}, entries: files}
+		w, b := workerOf(f), &batch{nodes: []*node{r.root, r.root, r.root}, entries: files}
 		w.content.forget()
-		got := File{w: w, node: r.root, name: files[1]}
+		got := File{w: &w.access, node: r.root, name: files[1]}
 		require.Equal(t, errStopped, w.load(&got, b, 1))
 		require.Empty(t, got.content.Data)
 		return nil
@@ -133,7 +133,7 @@ func TestWindowOpensNothingAfterAStop(t *testing.T) {
 		calls.Add(1)
 		r.stop(errBroken)
 		r.root.dir.(*linuxDir).typ.Store(unix.EXT4_SUPER_MAGIC)
-		rest := rest{f.w, &batch{node: r.root, entries: files}, 0}
+		rest := rest{workerOf(f), &batch{node: r.root, entries: files}, 0}
 		rest.OpenIn(opensNothing{t: t}, len(files))
 		return nil
 	}}, nil)
@@ -161,7 +161,7 @@ func TestInvariant5ColdModeFitsTheMemory(t *testing.T) {
 	var r *run
 	r = newRun(t.Context(), cfg, callbacks{fn: func(f *File) error {
 		require.Zero(t, r.disk.withheld)
-		require.True(t, f.w.cold.tryTurnOn(&f.w.pin, &batch{node: r.root}, 0))
+		require.True(t, workerOf(f).cold.tryTurnOn(&f.w.pin, &batch{node: r.root}, 0))
 		require.Equal(t, maxListedAhead-5<<20, r.disk.withheld)
 		return nil
 	}}, nil)
@@ -189,7 +189,7 @@ func TestColdModeBeginsAndEnds(t *testing.T) {
 		if calls++; calls > 1 {
 			return nil
 		}
-		w, b := f.w, &batch{node: r.root, entries: files}
+		w, b := workerOf(f), &batch{node: r.root, entries: files}
 		b.abandon() // they are visited already
 		r.root.dir.(*linuxDir).typ.Store(unix.OVERLAYFS_SUPER_MAGIC)
 		require.False(t, w.cold.listsAhead(b))
@@ -230,7 +230,7 @@ func TestWindowOpensEachFileInItsDirectory(t *testing.T) {
 		want = append(want, s.Ino)
 		if len(want) == 2 {
 			window := &notedWindow{}
-			(&rest{f.w, b, 0}).OpenIn(window, 2)
+			(&rest{workerOf(f), b, 0}).OpenIn(window, 2)
 			require.Equal(t, want, window.inodes)
 		}
 		return nil

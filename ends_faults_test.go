@@ -31,7 +31,7 @@ func TestFaultsMishapAtEachFile(t *testing.T) {
 							ran := map[*worker]bool{}
 							act := func(f *File) error {
 								mu.Lock()
-								ran[f.w] = true
+								ran[workerOf(f)] = true
 								n++
 								mine := n == k+1
 								mu.Unlock()
@@ -367,7 +367,7 @@ func TestFaultsPanicLeavesABalancedLedger(t *testing.T) {
 // If many directories have pending work, one is evicted as soon as another has been listed.
 func TestFaultsPanicAtADirectoryThatIsPutAside(t *testing.T) {
 	for _, opts := range []Options{{}, {Ordered: true}, {hooks: hooks{Unchanged: func(f *File) bool {
-		f.w.dirs.newShortage() // so that one is evicted after each batch, too
+		f.w.run.dirs.newShortage() // so that one is evicted after each batch, too
 		return false
 	}}}} {
 		for k, reached := 0, true; reached; k++ {

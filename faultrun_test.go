@@ -46,6 +46,9 @@ func (w *world) trace(out *outcome, opts *Options) {
 	}
 }
 
+// workerOf returns the worker that visits f.
+func workerOf(f *File) *worker { return f.w.self.(*worker) }
+
 // called adds what fn sees of the run.
 func (r *trace) called(w *world, f *File) {
 	if f.w.pin.state.Load() == pinInUse {
@@ -53,7 +56,7 @@ func (r *trace) called(w *world, f *File) {
 	}
 	r.saw(w, f.node)
 	w.mu.Lock()
-	r.run = f.w.shared
+	r.run = workerOf(f).shared
 	w.mu.Unlock()
 }
 

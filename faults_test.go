@@ -258,9 +258,9 @@ func TestFaultsOfALargeFile(t *testing.T) {
 			}
 			opts.Workers = 1
 			out := w.process(t.Context(), opts, func(f *File) error {
-				require.LessOrEqual(t, len(f.Data()), content.FirstBuffer+f.w.reader.Held(), f.Name())
+				require.LessOrEqual(t, len(f.Data()), content.FirstBuffer+workerOf(f).reader.Held(), f.Name())
 				if f.Name() == "d29" {
-					require.Zero(t, f.w.reader.Held())
+					require.Zero(t, workerOf(f).reader.Held())
 				}
 				if f.Name() == "b" {
 					return errBroken
@@ -868,7 +868,7 @@ func TestFaultsWindowOfADirectoryThatIsGone(t *testing.T) {
 	opts := Options{Workers: 1}
 	out := w.process(t.Context(), opts, func(f *File) error {
 		gone := f.node.child(names.New("gone"), 0)
-		r := rest{f.w, &batch{node: &gone, entries: []names.Name{f.name}}, 0}
+		r := rest{workerOf(f), &batch{node: &gone, entries: []names.Name{f.name}}, 0}
 		r.OpenIn(scarceWindow{}, 1)
 		require.EqualValues(t, pinNone, f.w.pin.state.Load())
 		_, files, err := r.Use(1)

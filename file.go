@@ -19,8 +19,8 @@ import (
 // A File is passed to fn. It is valid until fn returns, on the goroutine of fn
 // only. The strings that its methods return may be kept.
 type File struct {
-	w         *worker
-	node      *node // the directory that lists it
+	w         *access // of its worker
+	node      *node   // the directory that lists it
 	name      names.Name
 	content   content.Content
 	typ       fs.FileMode // the type bits of what was listed
@@ -48,7 +48,7 @@ func NewFile(path string, data []byte) *File {
 		n, name = &sub, rest
 	}
 	n.dir = new(fsDir) // which opens no *os.File
-	w := &worker{shared: new(shared)}
+	w := &access{run: new(resources)}
 	if data == nil {
 		data = []byte{} // nil is content that was not read
 	}
@@ -157,7 +157,7 @@ func (f *File) Info() (fs.FileInfo, error) {
 
 // osInfo returns the fs.FileInfo of package os, or nil if that is not to be had.
 func (f *File) osInfo() (info fs.FileInfo) {
-	if f.w.cfg == nil { // it is of NewFile
+	if f.w.run.cfg == nil { // it is of NewFile
 		return nil
 	}
 	_ = f.w.withDir(f.node, func(d directory) (err error) {
@@ -242,7 +242,7 @@ func (f *File) fetchStat() (sys.Stat, error) {
 	}
 	var s sys.Stat
 	err := f.w.withDir(f.node, func(d directory) (err error) {
-		if l, ok := d.(metadataList); ok && !f.w.cfg.statFirst { // hooks.Unchanged wants what is true now
+		if l, ok := d.(metadataList); ok && !f.w.run.cfg.statFirst { // hooks.Unchanged wants what is true now
 			if s, ok = l.listedStat(f.name); ok {
 				return nil
 			}
@@ -288,7 +288,7 @@ func (f *File) restat() (Stat, error) {
 // accepts any regular file of that name. Metadata do not show two writes between two ticks
 // of the file system's clock, and in an [fs.FS] they may be no more than a size.
 func (f *File) Unchanged() (bool, error) {
-	if f.w.cfg == nil { // it is of NewFile
+	if f.w.run.cfg == nil { // it is of NewFile
 		return true, nil
 	}
 	same := false
@@ -336,7 +336,7 @@ func (f *File) hasContentIn(d directory) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	now, err := content.NewRest(h, nil, 0, f.w.stopped)
+	now, err := content.NewRest(h, nil, 0, f.w.run.stopped)
 	if err != nil {
 		return false, err
 	}
@@ -483,7 +483,7 @@ func (f *File) Reader() io.Reader {
 // A fileReader is what Reader returns. Its lock is there because a caller may still use
 // it when the callback has returned: such a read fails, and reads nothing of another file.
 type fileReader struct {
-	w         *worker
+	w         *access
 	node      *node
 	name      names.Name
 	beginning content.Beginning // of the file to be opened, if from is not 0
@@ -535,7 +535,7 @@ func (r *fileReader) readRest(p []byte) (int, error) {
 		err := r.w.withDir(r.node, func(d directory) error {
 			h, err := d.open(r.name, nil)
 			if err == nil {
-				r.rest, err = content.NewRest(h, b, r.from, r.w.stopped)
+				r.rest, err = content.NewRest(h, b, r.from, r.w.run.stopped)
 			}
 			return err
 		})

@@ -157,7 +157,7 @@ func TestFaultsOfADirectoryReopenedForItsIgnoreFile(t *testing.T) {
 			}
 			out := w.process(t.Context(), Options{Workers: 1, IgnoreFiles: []string{".ignore"}}, func(f *File) error {
 				if f.Name() == "a" { // which comes first
-					f.w.dirs.newShortage()
+					f.w.run.dirs.newShortage()
 				}
 				return nil
 			})
@@ -353,7 +353,7 @@ func TestFaultsOfARepositoryReopened(t *testing.T) {
 			root := t.TempDir()
 			require.NoError(t, ForEach(t.Context(), root, opts, func(f *File) error {
 				if f.Name() == "a" {
-					f.w.dirs.limit = 0 // what nobody uses is closed
+					f.w.run.dirs.limit = 0 // what nobody uses is closed
 				}
 				out.got[f.Rel()] = string(f.Data())
 				return nil

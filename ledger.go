@@ -11,11 +11,10 @@ import (
 // The ledger. Each entry counts once as found, and once as what becomes of it: processed,
 // unchanged, skipped, failed or abandoned.
 //
-//   - A scan, which meets the entry in a listing or among given names, calls a method of
-//     worker: found if the entry goes into a batch, or else foundSkipped or foundFailed,
-//     which count both.
-//   - A visit of a file of a batch, which is counted as found, calls a method of File:
-//     settle, skip, fail or abandon.
+//   - A scan, which meets the entry in a listing or among given names, calls found
+//     if the entry goes into a batch, or else foundSkipped or foundFailed, which count both.
+//   - A visit of a file of a batch, which is counted as found, calls settle, skip, fail or
+//     abandon.
 //   - With Options.AllTypes, deliverDir counts a directory that is an entry when fn has returned.
 //   - The files of a batch that nobody visits, because the run is stopped, are abandoned by
 //     the pool. total adds them.
@@ -57,8 +56,7 @@ func (w *worker) foundFailedRule(failure *Failure) {
 }
 
 // settle counts f, for which fn has returned err.
-func (f *File) settle(err error) {
-	w := f.w
+func (w *worker) settle(f *File, err error) {
 	with, both := err.(*resultError)
 	if both {
 		err = with.error
@@ -69,14 +67,14 @@ func (f *File) settle(err error) {
 	case err == nil:
 		w.counts.processed++
 	case w.stopped() && errors.Is(err, errStopped):
-		f.abandon()
+		w.abandon()
 	case errors.Is(err, ErrSkip):
-		f.skip(SkippedByFunc)
+		w.skip(f, SkippedByFunc)
 	case errors.Is(err, fs.SkipAll):
 		if both {
 			w.counts.processed++
 		} else {
-			f.skip(SkippedByFunc)
+			w.skip(f, SkippedByFunc)
 		}
 		w.stop(errEnough)
 	default:
@@ -84,13 +82,13 @@ func (f *File) settle(err error) {
 	}
 }
 
-func (f *File) skip(why SkipReason) { f.w.countSkipped(why, f.node, f.name.String(), f.typ) }
+func (w *worker) skip(f *File, why SkipReason) { w.countSkipped(why, f.node, f.name.String(), f.typ) }
 
-func (f *File) fail(err error) {
-	f.w.countFailed(f.w.failure(FailedFile, "open", f.node, f.name.String(), err))
+func (w *worker) fail(f *File, err error) {
+	w.countFailed(w.failure(FailedFile, "open", f.node, f.name.String(), err))
 }
 
-func (f *File) abandon() { f.w.counts.abandoned++ }
+func (w *worker) abandon() { w.counts.abandoned++ }
 
 // total returns the counts of the run, which is over.
 func (s *shared) total() counts {

@@ -565,7 +565,7 @@ func TestSortOfADirectoryIsNotWaitedFor(t *testing.T) {
 	for i := range entries {
 		entries[i].name = names.New(fmt.Sprint(len(entries) - i))
 	}
-	w := &worker{shared: &shared{order: newOrdered(1), ctx: ctx}}
+	w := &worker{shared: &shared{order: newOrdered(1), resources: resources{ctx: ctx}}}
 	s := scanner{w: w, job: &job{buffer: &entryBuffer{entries: entries}}}
 	s.classifyBuffer()
 	require.False(t, slices.IsSortedFunc(entries, func(a, b bufferedEntry) int { return strings.Compare(a.name.String(), b.name.String()) }))

@@ -631,7 +631,7 @@ func TestOutcomeOfACall(t *testing.T) {
 			return tt.err
 		}
 		w := r.startWorker(0)
-		w.call(&File{w: w, node: r.root, name: names.New("f"), unchanged: tt.unchanged})
+		w.call(&File{w: &w.access, node: r.root, name: names.New("f"), unchanged: tt.unchanged})
 		require.Equal(t, tt.want, w.counts, tt.name)
 		require.Equal(t, tt.ends, r.stopped(), tt.name)
 		require.Equal(t, tt.want.failed > 0, got != nil, tt.name)
@@ -640,13 +640,13 @@ func TestOutcomeOfACall(t *testing.T) {
 	r := newRun(t.Context(), config{workers: 1, mayGrow: true}, callbacks{}, nil)
 	w := r.startWorker(1) // which has no slot
 	r.stop(errBroken)
-	w.call(&File{w: w, node: r.root})
+	w.call(&File{w: &w.access, node: r.root})
 	require.Equal(t, counts{abandoned: 1}, w.counts, "it is not called")
 	w.retire()
 	r = newRun(t.Context(), config{workers: 1, mayGrow: true, statFirst: true}, callbacks{unchanged: func(*File) bool { panic("without a slot") }}, nil)
 	w = r.startWorker(1)
 	r.stop(errBroken)
-	require.False(t, w.ask(&File{w: w, node: r.root, content: content.Content{HasStat: true}}, &batch{}, 0))
+	require.False(t, w.ask(&File{w: &w.access, node: r.root, content: content.Content{HasStat: true}}, &batch{}, 0))
 	require.Equal(t, counts{abandoned: 1}, w.counts)
 	w.retire()
 }

@@ -97,7 +97,7 @@ func TestProgressIsWhatHasHappened(t *testing.T) {
 
 // What nobody has visited is known when all workers have returned, and no sooner.
 func TestProgressHasNothingAbandoned(t *testing.T) {
-	s := &shared{pool: new(pool), workers: []*worker{nil, {}}}
+	s := &shared{resources: resources{pool: new(pool)}, workers: []*worker{nil, {}}}
 	s.workers[1].shown.counts = counts{found: 3, abandoned: 2}
 	require.Equal(t, counts{found: 3}, s.shownCounts())
 }

@@ -521,7 +521,7 @@ func inFlightFalls(t *testing.T, what string) {
 			time.Sleep(10 * time.Microsecond) // so that sleeping goroutines can end
 			mu.Lock()
 			if made > 19_900 {
-				after = max(after, int(f.w.pool.extra.Load()))
+				after = max(after, int(f.w.run.pool.extra.Load()))
 			}
 			mu.Unlock()
 			return struct{}{}, nil

@@ -173,7 +173,7 @@ func (d foundDir) admit(w *worker, j *job) verdict {
 // deliverDir passes the directory n to fn, before n is opened, which may fail. Root has been
 // opened by then.
 func (w *worker) deliverDir(n *node) verdict {
-	f := &File{w: w, node: n.parent, name: n.name, typ: fs.ModeDir}
+	f := &File{w: &w.access, node: n.parent, name: n.name, typ: fs.ModeDir}
 	if n.parent == nil {
 		f.node = n
 	}

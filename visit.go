@@ -34,7 +34,7 @@ func (w *worker) visit(b *batch, i int) {
 
 func (w *worker) visitFile(b *batch, i int) {
 	f := &w.file
-	*f = File{w: w, node: b.nodeOf(i), name: b.entries[i]}
+	*f = File{w: &w.access, node: b.nodeOf(i), name: b.entries[i]}
 	if len(b.types) > 0 {
 		f.typ = b.types[i]
 		w.visitOther(f, b, i)
@@ -42,7 +42,7 @@ func (w *worker) visitFile(b *batch, i int) {
 	}
 	switch b.stage {
 	case stageInvalid:
-		f.fail(badPath(f.name.String()))
+		w.fail(f, badPath(f.name.String()))
 		return
 	case stageListed:
 		if !w.ask(f, b, i) {
@@ -60,13 +60,13 @@ func (w *worker) visitFile(b *batch, i int) {
 	case content.ErrBinary:
 		w.callOnBinary(f)
 	case content.ErrRemote:
-		f.skip(SkippedRemote)
+		w.skip(f, SkippedRemote)
 	case content.ErrLarger:
-		f.skip(SkippedLarger)
+		w.skip(f, SkippedLarger)
 	case errStopped:
-		f.abandon()
+		w.abandon()
 	default:
-		f.fail(err)
+		w.fail(f, err)
 	}
 	w.reader.Release()
 }
@@ -89,9 +89,9 @@ func (w *worker) visitOther(f *File, b *batch, i int) {
 	case nil:
 		w.call(f)
 	case errStopped:
-		f.abandon()
+		w.abandon()
 	default:
-		f.fail(err)
+		w.fail(f, err)
 	}
 }
 
@@ -100,18 +100,18 @@ func (w *worker) visitOther(f *File, b *batch, i int) {
 func (w *worker) ask(f *File, b *batch, i int) bool {
 	if selects := w.calls.selectFile; selects != nil {
 		if !w.acquireSlot() {
-			f.abandon()
+			w.abandon()
 			return false
 		}
 		selected := selects(f)
 		w.endReading()
 		if !selected {
-			f.skip(SkippedSelect)
+			w.skip(f, SkippedSelect)
 			return false
 		}
 	}
 	if b.err != nil {
-		f.fail(b.err)
+		w.fail(f, b.err)
 		return false
 	}
 	if !w.cfg.statFirst || f.node.tree.stream != 0 { // whose metadata does not show a change
@@ -119,11 +119,11 @@ func (w *worker) ask(f *File, b *batch, i int) bool {
 	}
 	if w.statFile(f, b, i) == nil { // after an error, f is read nevertheless
 		if w.reader.IsLarger(f.content.Stat.Size) {
-			f.skip(SkippedLarger)
+			w.skip(f, SkippedLarger)
 			return false
 		}
 		if !w.acquireSlot() {
-			f.abandon()
+			w.abandon()
 			return false
 		}
 		if f.unchanged = w.calls.unchanged(f); f.unchanged {
@@ -186,7 +186,7 @@ func (w *worker) readLater(f *File, inode uint64) {
 // call calls fn for f, and counts the outcome.
 func (w *worker) call(f *File) {
 	if !w.acquireSlot() {
-		f.abandon()
+		w.abandon()
 		return
 	}
 	err := w.calls.fn(f)
@@ -198,20 +198,20 @@ func (w *worker) call(f *File) {
 			data[i] = 0xDB
 		}
 	}
-	f.settle(err)
+	w.settle(f, err)
 }
 
 // callOnBinary calls hooks.OnBinary for f, and counts f as skipped.
 func (w *worker) callOnBinary(f *File) {
 	if w.calls.onBinary != nil {
 		if !w.acquireSlot() {
-			f.abandon()
+			w.abandon()
 			return
 		}
 		f.content.Data = nil
 		w.calls.onBinary(f)
 	}
-	f.skip(SkippedBinary)
+	w.skip(f, SkippedBinary)
 }
 
 // halve is called when the worker has nothing else to do. A worker visits b, so that b refers to

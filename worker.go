@@ -35,24 +35,18 @@ type callbacks struct {
 
 // shared is what the workers of a run have in common.
 type shared struct {
-	cfg      *config
+	resources
 	calls    callbacks
 	filter   filter
 	failures failures
-	dirs     dirCache
 	links    links
-	pool     *pool
 	order    *ordered     // nil: results come as they are ready
 	disk     *diskOrder   // nil: results come in order
 	given    *givenSource // nil without Options.Files
 	cold     coldMode
 	memory   content.Memory // for large files
 
-	ctx    context.Context // cancelled when the run is stopped
 	cancel context.CancelCauseFunc
-	slots  chan int // the free ones, in which callbacks may run; nil: each worker keeps its own
-
-	root *node // open before any worker starts, and until the run ends; nil: Options.Roots has several
 
 	mu      sync.Mutex // guards workers while the run goes on
 	workers []*worker  // by id, nil where none was started; each is used by its goroutine alone
@@ -95,8 +89,6 @@ func (s *shared) stop(cause error) {
 	s.pool.stop()
 }
 
-func (s *shared) stopped() bool { return s.ctx.Err() != nil }
-
 // buffersEntries reports whether a directory's entries are classified only when
 // all of them are known.
 func (s *shared) buffersEntries() bool {
@@ -115,11 +107,10 @@ func (s *shared) asksFirst() bool {
 // A worker is the state of one goroutine of the pool.
 type worker struct {
 	*shared
+	access
 	id          int
-	slot        int // in which it runs callbacks, or noSlot
 	latency     latencyMeter
 	visits      int
-	pin         dirPin
 	reader      content.Reader
 	content     fetched
 	metadata    fetched         // for hooks.Unchanged or if no file is opened
@@ -131,21 +122,11 @@ type worker struct {
 	scanner     scanner
 	spare       *batch // to be used again
 	file        File
-	reading     interface{ end() } // what File.Reader has returned to the callback that runs, or nil
-	pos         position
 
-	counts counts
-	shown  struct {
+	shown struct {
 		sync.Mutex
 		counts // from before the worker's present step, which may take long
 	}
-
-	withError any // the result that fn returned with the failure that yieldError gets next
-
-	mayStepAside bool      // is in no callback: see aside
-	isAside      bool      // another worker may run in its place
-	asideSince   time.Time // while isAside
-	short        *shortage // while w waits for a descriptor
 }
 
 // emptyBatch returns a batch for files of n.
@@ -195,7 +176,8 @@ func (s *shared) startWorker(id int) *worker {
 		w = new(worker)
 	}
 	c := s.cfg
-	w.shared, w.id, w.slot = s, id, id
+	w.shared, w.id = s, id
+	w.run, w.self, w.slot = &s.resources, w, id
 	w.entryFilter.filter, w.entryFilter.cfg = &s.filter, c
 	w.latency.reads.untimed = 1 // reading the clock would not pay for one file
 	if id == 0 {
@@ -221,9 +203,6 @@ func (w *worker) retire() {
 	w.metadata.groups.Close()
 	w.reader.GiveBuffer()
 }
-
-// noSlot is the slot of a worker that may not run callbacks.
-const noSlot = -1
 
 // idle is called before w may wait.
 func (w *worker) idle() {
@@ -291,14 +270,6 @@ func (w *worker) acquireSlot() bool {
 		return true
 	case <-w.ctx.Done():
 		return false
-	}
-}
-
-// endReading ends the use of what File.Reader has returned to a callback.
-func (w *worker) endReading() {
-	if r := w.reading; r != nil {
-		w.reading = nil
-		r.end()
 	}
 }
 

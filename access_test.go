@@ -330,7 +330,7 @@ func TestFaultsRetryThatGetsFurther(t *testing.T) {
 		}
 		w := &world{root: folder("", dir), eager: true}
 		out := w.process(t.Context(), Options{Workers: 1}, func(f *File) error {
-			f.w.dirs.evictAll()
+			f.w.run.dirs.evictAll()
 			w.mu.Lock()
 			for _, o := range above {
 				o.openErr = []error{scarceErrors[0]}
@@ -846,7 +846,7 @@ func TestHasDescriptor(t *testing.T) {
 	} {
 		d, err := open()
 		require.NoError(t, err, name)
-		w := &worker{shared: &shared{root: &node{dir: d}}}
+		w := &access{run: &resources{root: &node{dir: d}}}
 		require.True(t, w.hasDescriptor(), name)
 		d.close()
 	}
