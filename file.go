@@ -60,7 +60,7 @@ func NewFile(path string, data []byte) *File {
 // [Options.AllTypes], and if root leads to a FIFO or a device.
 func (f *File) Type() fs.FileMode { return f.typ | f.node.tree.stream }
 
-// IsDir reports whether f is a directory, as only with [Options.AllTypes].
+// IsDir reports whether f is a directory. It can be one only with [Options.AllTypes].
 func (f *File) IsDir() bool { return f.typ.IsDir() }
 
 // Name returns the file's name, without a directory.
@@ -140,10 +140,11 @@ func (f *File) Stat() (Stat, error) {
 	return Stat(s), nil
 }
 
-// Info returns the metadata as an fs.FileInfo, which may be kept. It is one of package os,
-// for [os.SameFile] and with a Sys, if a look at the file shows what Stat returns: on Linux
-// that look takes three system calls. It is Stat alone, without a Sys, if the file
-// has changed, with Options.FS, and for what is no regular file on Unix systems besides Linux.
+// Info returns the metadata as an fs.FileInfo, which may be kept. It looks the file up
+// again, on Linux with three system calls. If the metadata is still what Stat returns, the
+// result is one of package os, for [os.SameFile] and with a Sys. If the file has changed,
+// with [Options.FS], and on Unix systems other than Linux for files that are not regular,
+// the result has what Stat returns, and no Sys.
 func (f *File) Info() (fs.FileInfo, error) {
 	if info := f.osInfo(); info != nil {
 		return info, nil
@@ -366,10 +367,11 @@ func (f *File) hasContentIn(d directory) (bool, error) {
 }
 
 // Xattrs returns the extended attributes of a regular file or a directory by name, such as
-// "user.mime_type", nil if there are none. It opens the file as [File.Open] does. If
-// metadata that are known of what was read show a change, the error is [ErrChanged]. It is
-// errors.ErrUnsupported for other types, with [Options.FS], on a file system without
-// extended attributes, and except on Linux, macOS, FreeBSD and NetBSD.
+// "user.mime_type", nil if there are none. It opens the file as [File.Open] does. If it
+// finds other metadata than those of the file that was read, as far as they are known, the
+// error is [ErrChanged]. The error is errors.ErrUnsupported for other types, with
+// Options.FS, on a file system without extended attributes, and on systems other than
+// Linux, macOS, FreeBSD and NetBSD.
 func (f *File) Xattrs() (all map[string][]byte, err error) {
 	err = f.w.withDir(f.node, func(d directory) error {
 		switch f.typ {
@@ -454,11 +456,11 @@ func (f *File) Open() (*os.File, error) {
 	return file, nil
 }
 
-// Reader returns a reader of the whole file: of [File.Data], and then of what follows
-// Data, which it reads on demand, without regard to [Options.MaxFileSize]. The reader may
-// be used until the callback returns. With io.Copy, it needs little memory. Each call of
-// Reader begins at the start of the file and ends the use of the reader before, so that
-// there is at most one open file.
+// Reader returns a reader of the whole file: of [File.Data], and then of what follows Data,
+// which it reads on demand, without regard to [Options.MaxFileSize]. The reader may be used
+// until the callback returns. With io.Copy, it needs little memory. Each call of Reader
+// begins at the start of the file, and ends the use of earlier readers, so that at most one
+// file is open.
 //
 // If Data is not the whole file, the first read behind Data opens the file again, as
 // [File.Open] does. The file is closed at its end or when the callback returns. If it is
@@ -633,8 +635,9 @@ func (e Entry) Type() fs.FileMode { return e.typ }
 // IsDir reports whether the entry is a directory.
 func (e Entry) IsDir() bool { return e.typ.IsDir() }
 
-// ReadLink returns the text of a symbolic link: with [Options.AllTypes] the text that [Walk]
-// found, otherwise, and where [File.ReadLink] is not supported, what is at Path now.
+// ReadLink returns the text of a symbolic link. With [Options.AllTypes] it is the text that
+// [Walk] found. Otherwise, and where [File.ReadLink] is not supported, ReadLink looks it up
+// by Path.
 func (e Entry) ReadLink() (string, error) {
 	switch {
 	case e.link != nil:
@@ -667,9 +670,9 @@ func (e Entry) Stat() (Stat, error) {
 	return Stat(sys.StatOfInfo(info)), nil
 }
 
-// Info returns the metadata as an fs.FileInfo: one of package os, looked up by Path. With
-// [Options.Stat] it is Stat alone, without a Sys, if what is at Path shows other metadata, and so it is
-// with [Options.FS].
+// Info looks up Path and returns an fs.FileInfo of package os. If [Options.Stat] is set and
+// Path now has other metadata, or with Options.FS, the result has what Stat returns, and no
+// Sys.
 func (e Entry) Info() (fs.FileInfo, error) {
 	inFS := e.node != nil && e.node.tree.paths.fsys != nil // statOfStored may change the type that an FS gives
 	if e.stat != nil && !inFS {

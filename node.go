@@ -189,8 +189,7 @@ func (n *node) join(prefix, name string) string {
 }
 
 // ComparePaths compares two paths with slashes name by name, and names byte by byte, as
-// [Options.Ordered] does: what is in a directory comes before a sibling whose name begins
-// with the directory's. Its result is for slices.SortFunc.
+// [Options.Ordered] does. So a/x comes before a-b. It serves slices.SortFunc.
 func ComparePaths(a, b string) int {
 	n := 0
 	for n < min(len(a), len(b)) && a[n] == b[n] {

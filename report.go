@@ -46,9 +46,9 @@ const notSkipped SkipReason = ""
 // its path or name (MaxDepth, SkipHidden, Include, Exclude, IgnoreFiles, GitIgnore) is
 // not counted.
 //
-// With [Options.AllTypes], Found also counts each directory that is an entry, root too: it is
-// processed, failed or skipped (by Shard or fn) as a file is. What is said above of opening
-// and listing it comes in addition.
+// With [Options.AllTypes], Found also counts each directory that is an entry, root too: it
+// is processed, failed or skipped (by Shard or fn) as a file is. If opening or listing it
+// fails or shows a reason to leave it out, it is counted once more, as above.
 type Report struct {
 	Directories int64 // directories listed to their end, root among them
 	Found       int64 // files and other entries that are not directories
@@ -78,8 +78,8 @@ func newReport(c counts, elapsed time.Duration) Report {
 	return r
 }
 
-// Add adds the Report of another run to r, for one Report of several roots. Elapsed
-// becomes the sum, too, and Listed that of other.
+// Add adds the Report of another run to r, for one Report of several roots. Elapsed becomes
+// the sum, too, and Listed becomes other.Listed.
 func (r *Report) Add(other Report) {
 	r.Directories += other.Directories
 	r.Found += other.Found

@@ -66,8 +66,8 @@
 //
 // # Writes
 //
-// [FS.WriteFile] and [FS.Remove] write to the [Store]. What holds when WriteFile has
-// returned:
+// [FS.WriteFile] and [FS.Remove] write to the [Store]. The table says what
+// holds when WriteFile has returned. Where the store decides, a read gives what it now has:
 //
 //	mode           nil                                         an error
 //	WriteThrough   the store has it; it may be cached          the store decides; nothing is cached

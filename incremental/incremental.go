@@ -15,19 +15,19 @@
 //   - the result of fn depends only on the file's content, path, size and mode, on the
 //     options and on Options.Version;
 //   - the file system sees each change of a file: a store through a shared memory
-//     mapping may show in the times later, and a write to the disk below a mounted
-//     file system never shows there.
+//     mapping may change the times only later, and a write to the disk below a
+//     mounted file system never changes them.
 //
 // # What is unchanged
 //
-// On file systems that are known to keep their times well, a file is unchanged if all
-// of these are the same as before: its path, size, inode number and mode, and the times
-// of its last write, its last change and its birth. A result is kept only if they were
-// the same before and after fn had read the file, and the times were then at least two
-// seconds old: the clock of a file system may stand still for some milliseconds while a
-// file is written twice. Files with times in the future are processed in every run.
-// After a reboot, a result is not used if its file changed less than five minutes before
-// the result was saved: a loss of power may have left old content beside new times.
+// On file systems that are known to keep their times well, a file is unchanged if all of
+// these are the same as before: its path, size, inode number and mode, and the times of its
+// last write, its last change and its birth. A result is kept only if they were the same
+// before and after fn's read of the file, and the times were then at least two seconds old:
+// the clock of a file system may stand still for some milliseconds while a file is written
+// twice. Files with times in the future are processed in every run. After a reboot, a
+// result is not used if its file changed less than five minutes before the result was
+// saved: a loss of power may have left old content beside new times.
 //
 // On other file systems (network and FUSE mounts, FAT, an fs.FS, and all file systems on
 // Windows, Plan 9, js and wasip1) a run reads every file. A file is unchanged if the hash

@@ -21,8 +21,8 @@ type Options[T any] struct {
 	// also a file whose name begins with File.fileproc-tmp. If these files are below root,
 	// fn does not get them, nor the cache file through a link or by another name.
 	//
-	// A [Session], and package watch, take an empty File for no file: they keep the results in
-	// memory, as fn has returned them, until they end. Codec and Version then do not matter.
+	// If File is empty, a [Session] or package watch keeps the results in memory until it
+	// ends, as fn has returned them. Codec and Version then have no effect.
 	File string
 
 	// Version stands for fn: change it whenever fn would return something else for
@@ -51,11 +51,11 @@ type Options[T any] struct {
 	// Deleted is not called for a file that only the cache file of another Version, root,
 	// type T or Codec had.
 	//
-	// With opts.Files, Deleted is called for the named files, and the files below the
-	// named directories, that no longer exist. Such a path is then not a failure. A
-	// missing path that the cache file does not know is a failure that wraps
-	// fs.ErrNotExist. A file behind a link counts as existing if the last saved run
-	// without Files, with its Symlinks, would have reached it.
+	// With opts.Files, Deleted is called for the named files, and the files below the named
+	// directories, that no longer exist. Such a path is then not a failure. A missing path
+	// that the cache file does not know is a failure that wraps fs.ErrNotExist. A file
+	// behind a link counts as existing if the last run without Files that was saved would
+	// reach it now, with the Symlinks of that run.
 	Deleted func(rel string)
 }
 

@@ -54,11 +54,11 @@ func (k Kind) String() string {
 // after an edit of an ignore file. A session keeps all paths in memory, and new results
 // at least until the next Save.
 //
-// The result of a file that was processed less than two seconds after its last write
-// cannot be kept yet: [Session.Unsettled] names such files. A later run over one does not
-// call fn if the content is the same. A failure of fn stands until the file changes. If
-// neither metadata nor content can show that a file is unchanged, a run calls fn, and the
-// Kind is Unchanged if the result is. A result that cannot be encoded stays in memory.
+// The result of a file that was processed less than two seconds after its last write cannot
+// be kept yet: [Session.Unsettled] names such files. A later run over one does not call fn
+// if the content is the same. A failure of fn stands until the file changes. If neither
+// metadata nor content can show that a file is unchanged, a run calls fn, and the Kind is
+// Unchanged if fn returns an equal result. A result that cannot be encoded stays in memory.
 //
 // Only one goroutine at a time may call the methods, and not within the loop over a run.
 type Session[T any] struct {
@@ -123,15 +123,17 @@ func Open[T any](root string, inc Options[T], opts fileproc.Options, fn func(*fi
 // first run over all files also yields the files that are in the cache file and not in the tree.
 //
 // Run yields a failure with the path it is about, unless opts.OnError is set, and only once
-// while the failure stays the same. If a file that says what is ignored cannot be read, the
-// failure does not come with its path below root, where a result may stand: the path is empty,
-// or outside root. What is known of files below a directory that cannot be read stands, and so does
-// all else while root cannot be read. A file that vanishes before it is opened is not a failure.
+// while the failure stays the same. If an ignore file below root cannot be read, the
+// failure comes with an empty path, since a result for the path may remain valid. While a
+// directory cannot be read, the results of the files below it remain valid, and while root
+// cannot be read, all results do. A file that vanishes before it is opened is not a
+// failure.
 //
-// The cost of a run over names depends on the names: it does not list the directories between
-// root and the names, except with MaxDepth and OneFilesystem. A run over names looks at all
-// files if Symlinks is not SymlinksSkip. It also does so once a name has led to a file with
-// other names (hard links), because the file may have been written by these.
+// The cost of a run over names depends on the names: it does not list the directories
+// between root and the names, except with MaxDepth and OneFilesystem. A run over names
+// looks at all files if Symlinks is not SymlinksSkip. It also does so once a name has led
+// to a file with several hard links, because the file may have been written through another
+// of them.
 //
 // A run that ends early, by a cancel or a break of the loop, has to be repeated.
 func (s *Session[T]) Run(ctx context.Context, names []string) iter.Seq2[Result[T], error] {
@@ -581,9 +583,10 @@ func (s *Session[T]) forgetMissing(sc *scope, there *existence) {
 	}
 }
 
-// Failed yields the files and directories that could not be opened or read when a run last looked at
-// them, each with the name to give to Run to try again. The name is "." for root, and for a file outside
-// root that says what is ignored. The cause may pass without a change of the tree, as a lack of descriptors does.
+// Failed yields the files and directories that could not be opened or read when a run last
+// looked at them, each with the name to give to Run to try again. The name is "." for root
+// and for an ignore file outside root. The cause, such as a lack of descriptors, may pass
+// without a change of the tree.
 func (s *Session[T]) Failed() iter.Seq2[string, *fileproc.Failure] {
 	return func(yield func(string, *fileproc.Failure) bool) {
 		for key, f := range s.failures {

@@ -15,10 +15,10 @@ type Object interface {
 	ModTime() time.Time
 }
 
-// Objects returns a store as Options.FS that makes one request for each file that
-// Run reads: it calls open, with the name as the key. It leaves directories, and names
-// for which open fails, to store. A *blob.Bucket of gocloud.dev is an fs.FS too, but
-// asks whether an object exists before it opens the object.
+// Objects returns an FS for Options.FS that makes one request of a store for each file that
+// Run reads: it calls open, with the name as the key. It leaves directories, and names for
+// which open fails, to store. A *blob.Bucket of gocloud.dev is an fs.FS too, but asks
+// whether an object exists before it opens the object.
 func Objects(store fs.FS, open func(name string) (Object, error)) fs.FS {
 	return objects{store, open}
 }

@@ -92,11 +92,11 @@ func Main[T any](opts fileproc.Options, fn func(*fileproc.File) (T, error)) {
 // it is context.Cause(ctx) after a cancel, and wraps a *fileproc.PanicError if fn
 // panicked. Run may then return while a Read of in still waits.
 //
-// The Options apply as they do to a run with Options.Files, which must be nil.
-// Options about listings apply to List alone; neither Run nor List can use Roots or Symlinks.
-// Options.OnError, if set, is called for each failure of a file. If it returns an
-// error, the batch ends, so that an engine tries again a failure that another machine
-// or another time may cure.
+// The Options apply as they do to a run with Options.Files, which must be nil. Options
+// about listings apply to List alone; neither Run nor List can use Roots or Symlinks.
+// Options.OnError, if set, is called for each failure of a file. If it returns an error,
+// the batch ends, so that an engine starts the batch again: the failure may not occur on
+// another machine or at another time.
 func Run[T any](ctx context.Context, root string, in io.Reader, out io.Writer, opts fileproc.Options, fn func(*fileproc.File) (T, error)) error {
 	return run(ctx, root, in, out, '\n', opts, fn)
 }

@@ -43,8 +43,8 @@
 //
 // Some changes give no event:
 //   - a store through a shared memory mapping, before the file is unmapped;
-//   - a write by another name (hard link) that is outside root, in a directory that is left
-//     out, or gone when the loop looks at the event;
+//   - a write through another name (hard link), if that name is outside root or in a directory
+//     that is left out, or is gone when the loop looks at the event;
 //   - a write to a file that is mounted over another;
 //   - a write by Linux's io_submit, before the file is closed;
 //   - a write through a loop device, before the device is detached;
