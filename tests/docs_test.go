@@ -144,7 +144,7 @@ func TestOptionsInOrder(t *testing.T) {
 	}
 	for file, part := range map[string]struct{ from, to, name string }{
 		"options.go": {"\n// Options select", "\ntype Options struct", `\[Options\.(\w+)\]`},
-		"README.md":  {"\n| to | set |", "\n\n", "`(\\w+)`"},
+		"README.md":  {"\n|to|set|", "\n\n", "`(\\w+)`"},
 	} {
 		text, err := os.ReadFile(file)
 		if err != nil {
