@@ -8,6 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// flagsOf and systemFlags return the flags of chflags(2).
-func flagsOf(st *unix.Stat_t) uint32        { return st.Flags }
-func systemFlags(st *syscall.Stat_t) uint32 { return st.Flags }
+// flagsOf returns the flags of chflags(2) in st, a *unix.Stat_t or a *syscall.Stat_t.
+func flagsOf(st any) uint32 {
+	switch st := st.(type) {
+	case *unix.Stat_t:
+		return st.Flags
+	case *syscall.Stat_t:
+		return st.Flags
+	}
+	return 0
+}

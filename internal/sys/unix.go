@@ -103,7 +103,7 @@ func FreeLarge(p []byte) {
 func addSystemStat(s *Stat, info fs.FileInfo) {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		s.Device, s.Inode, s.Rdev = uint64(st.Dev), uint64(st.Ino), uint64(st.Rdev)
-		s.UID, s.GID, s.Links, s.Blocks, s.Flags = st.Uid, st.Gid, uint64(st.Nlink), st.Blocks, systemFlags(st)
+		s.UID, s.GID, s.Links, s.Blocks, s.Flags = st.Uid, st.Gid, uint64(st.Nlink), st.Blocks, flagsOf(st)
 		s.ChangeTime, s.BirthTime = timesOf(st)
 	}
 }
