@@ -4,7 +4,12 @@
 // earlier one.
 package calls
 
-import "golang.org/x/sys/unix"
+import (
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
 
 // A Call is one system call. Pointers in Args must not point to a stack, and the caller
 // keeps their memory alive.
@@ -31,8 +36,13 @@ func (c *Call) Err() error {
 }
 
 // Run makes the calls one after the other.
-func Run(calls []Call) {
-	last := 0
+//
+// If cached is not nil, it is openat2's way to make each openat without waiting for a disk, and
+// reads have RWF_NOWAIT: then Run reports no call to Go's scheduler, which would take as long as
+// a tenth of the call. When something is not in the kernel's caches, Run makes the call again
+// with openat, reports this call and all later ones, and returns false.
+func Run(calls []Call, cached *unix.OpenHow) (allCached bool) {
+	last, raw := 0, cached != nil
 	for i := range calls {
 		c := &calls[i]
 		if c.Unsure > 0 {
@@ -49,13 +59,33 @@ func Run(calls []Call) {
 			}
 			first = uintptr(last)
 		}
-		r, _, errno := unix.Syscall6(c.Trap, first, c.Args[1], c.Args[2], c.Args[3], c.Args[4], c.Args[5])
-		c.Result = int(r)
-		if errno != 0 {
-			c.Result = -int(errno)
+		c.Result = c.make(first, raw, cached)
+		if raw && (c.Result == -int(unix.EAGAIN) || c.Result < 0 && !c.Chained) {
+			if raw = false; !c.Chained {
+				c.Result = c.make(first, raw, nil)
+			}
 		}
 		if !c.Chained {
 			last = c.Result
 		}
 	}
+	return raw
+}
+
+// make makes the call with its first argument.
+func (c *Call) make(first uintptr, raw bool, cached *unix.OpenHow) int {
+	var r uintptr
+	var errno unix.Errno
+	switch {
+	case raw && c.Trap == unix.SYS_OPENAT:
+		r, _, errno = syscall.RawSyscall6(unix.SYS_OPENAT2, first, c.Args[1], uintptr(unsafe.Pointer(cached)), unsafe.Sizeof(*cached), 0, 0)
+	case raw:
+		r, _, errno = syscall.RawSyscall6(c.Trap, first, c.Args[1], c.Args[2], c.Args[3], c.Args[4], c.Args[5])
+	default:
+		r, _, errno = unix.Syscall6(c.Trap, first, c.Args[1], c.Args[2], c.Args[3], c.Args[4], c.Args[5])
+	}
+	if errno != 0 {
+		return -int(errno)
+	}
+	return int(r)
 }

@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/fileproc/fileproc/internal/calls"
+	"github.com/fileproc/fileproc/internal/knobs"
 	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/sys"
 	"golang.org/x/sys/unix"
@@ -21,6 +22,11 @@ const (
 	// perFile is the most calls that a file takes: openat, preadv2, fstat and close. The
 	// fstat is made only if the size decides whether the file is whole.
 	perFile = 4
+	// reportedGroups is how many groups calls.Run reports to Go's scheduler after it has found
+	// that something is not cached.
+	reportedGroups = 8
+	// resolveCached is RESOLVE_CACHED of openat2(2).
+	resolveCached = 0x20
 )
 
 // A callGroup is a groupReader that makes several plain system calls in a row.
@@ -34,8 +40,13 @@ type callGroup struct {
 	parts [callDepth]unix.Iovec
 	stats [callDepth]unix.Stat_t
 	statx [callDepth]unix.Statx_t
+	wait  int             // groups to read before cachedOpen is used again
 	whole [callDepth]bool // what was read of a file is certainly all of it
 }
+
+// cachedOpen opens a file that is known to the kernel's caches. A file that is mounted over the
+// name may be on a file system that waits.
+var cachedOpen = unix.OpenHow{Flags: sys.FileFlags | unix.O_LARGEFILE, Resolve: resolveCached | unix.RESOLVE_NO_XDEV}
 
 // callGroups are kept from run to run.
 var callGroups = sync.Pool{New: func() any { return new(callGroup) }}
@@ -50,7 +61,7 @@ func newCallGroup(limit int64, statOnly, birth bool) (groupReader, int) {
 		}
 	}
 	a := callGroups.Get().(*callGroup)
-	a.limit, a.most, a.birth = limit, most, birth
+	a.limit, a.most, a.birth, a.wait = limit, most, birth, 0
 	return a, callDepth
 }
 
@@ -93,12 +104,23 @@ func (a *callGroup) read(d Dir, files []names.Name) bool {
 		a.calls[n+3] = calls.Call{Trap: unix.SYS_CLOSE, Chained: true}
 		n += perFile
 	}
-	calls.Run(a.calls[:n])
+	a.run(a.calls[:n])
 	runtime.KeepAlive(files)
 	for i := range files {
 		a.whole[i] = a.most > 0 && a.isWhole(d, i)
 	}
 	return true
+}
+
+// run makes the calls, with cachedOpen if files were cached lately. On Android, a process that
+// calls openat2 may be killed.
+func (a *callGroup) run(c []calls.Call) {
+	if a.most == 0 || a.wait > 0 || knobs.Reported || runtime.GOOS == "android" {
+		a.wait = max(a.wait-1, 0)
+		calls.Run(c, nil)
+	} else if !calls.Run(c, &cachedOpen) {
+		a.wait = reportedGroups
+	}
 }
 
 // isWhole reports whether the bytes read of file i of d are certainly all of it.
