@@ -4,9 +4,13 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/fileproc/fileproc/internal/gitignore"
+	"github.com/fileproc/fileproc/internal/gitindex"
+	"github.com/fileproc/fileproc/internal/gitrepo"
 	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/pattern"
 )
@@ -101,6 +105,24 @@ type entryFilter struct {
 	cfg    *config
 	path   pathBuffer
 	folded []byte
+	inRepo []byte // a path relative to the top of a repository
+	unread bool   // a call has taken an entry for ignored that git's index may have, which is not read yet
+}
+
+// A repository is a git repository that a run is in, or has found.
+type repository struct {
+	*gitrepo.Repository
+	at     *node // its top, or root
+	length int   // of at's path
+
+	mu    sync.Mutex                     // one worker reads the index
+	index atomic.Pointer[gitindex.Index] // nil: not read
+}
+
+// repositoryOf returns the repository that n is in, if its rules apply, or nil.
+func repositoryOf(n *node) *repository {
+	r, _ := n.ignore.Repository().(*repository)
+	return r
 }
 
 // fold is filter.fold without an allocation. The result is valid until the next call.
@@ -135,7 +157,7 @@ func (f *entryFilter) file(n *node, name []byte, typ fs.FileMode) SkipReason {
 			return SkippedShard
 		}
 	}
-	if f.ignores(n, name, false) {
+	if is, _ := f.ignores(n, name, false); is {
 		return SkippedIgnored
 	}
 	if typ != 0 && !f.cfg.allTypes {
@@ -145,17 +167,22 @@ func (f *entryFilter) file(n *node, name []byte, typ fs.FileMode) SkipReason {
 }
 
 // dir returns why the directory name of n is left out with all that is in it, before it
-// is opened, or notSkipped.
-func (f *entryFilter) dir(n *node, name []byte) SkipReason {
+// is opened, or notSkipped and the ignore files that apply in it.
+func (f *entryFilter) dir(n *node, name []byte) (SkipReason, *gitignore.Chain) {
 	switch {
 	case f.cfg.skipHidden && name[0] == '.':
-		return SkippedHidden
+		return SkippedHidden, nil
 	case f.needsPath && (f.prunes(f.path.rel(n, name)) || f.excludesBehind(n, name)):
-		return SkippedPattern
-	case f.ignores(n, name, true):
-		return SkippedIgnored
+		return SkippedPattern, nil
 	}
-	return notSkipped
+	is, isTracked := f.ignores(n, name, true)
+	switch {
+	case is:
+		return SkippedIgnored, nil
+	case isTracked && !n.ignore.IgnoresAll():
+		return notSkipped, n.ignore.IgnoreAll()
+	}
+	return notSkipped, n.ignore
 }
 
 // excludesBehind reports whether n's path has a link in it, and Options.Exclude leaves
@@ -168,10 +195,34 @@ func (f *entryFilter) excludesBehind(n *node, name []byte) bool {
 	return !t.outside && f.excludes(t.path)
 }
 
-// ignores reports whether the ignore files of n and above leave out an entry.
-func (f *entryFilter) ignores(n *node, name []byte, isDir bool) bool {
-	return n.ignore != nil &&
-		n.ignore.Match(f.path.dir(n), stringOf(name), isDir) == gitignore.Ignored
+// ignores reports whether the ignore files of n and above leave out an entry, and whether those of
+// git would, if its index had nothing there.
+func (f *entryFilter) ignores(n *node, name []byte, isDir bool) (is, isTracked bool) {
+	if n.ignore == nil {
+		return false, false
+	}
+	v, ofRepo := n.ignore.Decide(f.path.dir(n), stringOf(name), isDir)
+	if v == gitignore.Ignored && ofRepo && f.tracks(n, name, isDir) {
+		return n.ignore.MatchOthers(f.path.dir(n), stringOf(name), isDir) == gitignore.Ignored, true
+	}
+	return v == gitignore.Ignored, false
+}
+
+// tracks reports whether git's index has the entry name of n or, if that is a directory, something in it.
+func (f *entryFilter) tracks(n *node, name []byte, isDir bool) bool {
+	r := repositoryOf(n)
+	x := r.index.Load()
+	if x == nil {
+		f.unread = true
+		return false
+	}
+	f.inRepo = r.AppendPath(f.inRepo[:0], f.path.rel(n, name)[r.length:])
+	kind := x.Kind(stringOf(f.inRepo))
+	if !isDir {
+		return kind != gitindex.None
+	}
+	f.inRepo = append(f.inRepo, '/')
+	return kind == gitindex.Repository || x.HasBelow(stringOf(f.inRepo))
 }
 
 // below returns why a name is skipped that lies in a directory left out for the reason

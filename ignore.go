@@ -13,6 +13,7 @@ import (
 	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/fsinfo"
 	"github.com/fileproc/fileproc/internal/gitignore"
+	"github.com/fileproc/fileproc/internal/gitindex"
 	"github.com/fileproc/fileproc/internal/gitrepo"
 	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/sys"
@@ -125,20 +126,36 @@ func gitAt(d directory, path string) (gitrepo.At, error) {
 	return nil, nil
 }
 
-// readGitRules lets the rules of a git repository apply in n, if n is the repository's
-// top, or if n is root and lies in the repository. It returns errStopped if the run is
-// stopped. If n is not root and cannot be opened, it returns the reason.
-func (w *worker) readGitRules(n *node) error {
+// gitPlace returns the place of n, in which git's files are looked for.
+func (w *worker) gitPlace(n *node) gitrepo.Place {
 	p := gitrepo.Place{FS: w.cfg.gitFS, Dir: filepath.Join(n.tree.realRoot, filepath.FromSlash(n.relPath(""))), Looks: w.calls.onRule}
 	if p.FS != nil {
 		p.Dir = path.Join(cmp.Or(w.cfg.gitRoot, n.tree.paths.root), n.relPath(""))
 	}
+	return p
+}
+
+// foundFailedGit counts a file of git that could not be used as a failure.
+func (w *worker) foundFailedGit(err error) {
+	failure := &Failure{Kind: FailedFile, PathError: fs.PathError{Op: "open", Path: ".git", Err: err}}
+	if e, ok := err.(*fs.PathError); ok {
+		failure.PathError = *e
+	}
+	w.foundFailedRule(failure)
+}
+
+// readGitRules lets the rules of a git repository apply in n, if n is the repository's
+// top, or if n is root and lies in the repository. It returns errStopped if the run is
+// stopped. If n is not root and cannot be opened, it returns the reason.
+func (w *worker) readGitRules(n *node) error {
+	p := w.gitPlace(n)
 	var rules []gitrepo.Rule
-	var found, opened bool
+	var repo *gitrepo.Repository
+	var opened bool
 	var errs []error
 	read := func() error {
 		opened = true
-		rules, found, errs = gitrepo.Rules(p, n.parent != nil, w.cfg.ignoredAbove()...)
+		rules, repo, errs = gitrepo.Rules(p, n.parent != nil, w.cfg.ignoredAbove()...)
 		return errors.Join(errs...)
 	}
 	err := w.withDirAside(n, func(d directory) (err error) {
@@ -156,14 +173,10 @@ func (w *worker) readGitRules(n *node) error {
 		return err
 	}
 	for _, err := range errs {
-		failure := &Failure{Kind: FailedFile, PathError: fs.PathError{Op: "open", Path: ".git", Err: err}}
-		if e, ok := err.(*fs.PathError); ok {
-			failure.PathError = *e
-		}
-		w.foundFailedRule(failure)
+		w.foundFailedGit(err)
 	}
-	if found {
-		n.ignore = n.ignore.NewRepository()
+	if repo != nil {
+		n.ignore = n.ignore.NewRepository(&repository{Repository: repo, at: n, length: n.pathLen()})
 	}
 	for _, r := range rules {
 		n.ignore = n.ignore.PushRanked(w.cfg.ignoreRank(r.Name), r.Above, w.entryFilter.path.dir(n), r.Name == "" || r.Name == gitIgnoreFile, r.List)
@@ -176,16 +189,19 @@ func (w *worker) readGitRules(n *node) error {
 // failure of n as a whole.
 func (w *worker) readIgnoreFiles(n *node, git bool, has func(name string) bool) error {
 	defer w.pin.drop(&w.dirs)
-	if git && n.parent != nil { // root's is known
+	if git && n.parent != nil && (!n.ignore.IgnoresAll() || w.isSubmodule(n)) { // root's is known
 		if err := w.readGitRules(n); err != nil {
 			return err
 		}
 	}
 	files := w.cfg.ignoreNames
-	if n.ignore.InRepository() && !slices.Contains(files, gitIgnoreFile) {
+	if n.ignore.Repository() != nil && !slices.Contains(files, gitIgnoreFile) {
 		files = append([]string{gitIgnoreFile}, files...)
 	}
 	for _, name := range files {
+		if name == gitIgnoreFile && n.ignore.IgnoresAll() { // git reads none there
+			continue
+		}
 		if has(name) && !w.readIgnoreFile(n, w.arena.Add([]byte(name))) {
 			return errStopped
 		}
@@ -193,10 +209,87 @@ func (w *worker) readIgnoreFiles(n *node, git bool, has func(name string) bool) 
 	return nil
 }
 
+// isSubmodule reports whether n's repository has n as a submodule.
+func (w *worker) isSubmodule(n *node) bool {
+	r, path := repositoryOf(n), n.dirPath()
+	x := r.index.Load()
+	return x != nil && len(path) > r.length && x.Kind(string(r.AppendPath(nil, path[r.length:]))) == gitindex.Repository
+}
+
+// readIndex reads the index of n's repository, unless it has been read. An index that cannot be used
+// is a failure, and counts as empty. ReadIndex returns errStopped if the run is stopped. No worker
+// calls it while it keeps a directory open.
+func (w *worker) readIndex(n *node) error {
+	r := repositoryOf(n)
+	failed, err := w.readIndexOnce(r)
+	if failed != nil {
+		w.foundFailedGit(failed)
+	}
+	return err
+}
+
+func (w *worker) readIndexOnce(r *repository) (failed, stopped error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	x := r.index.Load()
+	if x != nil {
+		return nil, nil
+	}
+	var err error
+	if p := w.gitPlace(r.at); p.FS == nil && r.IsTop() {
+		err = w.withDirAside(r.at, func(d directory) error {
+			at, err := gitAt(d, p.Dir)
+			if err == nil {
+				x, err = r.ReadIndex(at)
+			}
+			return err
+		})
+		w.pin.drop(&w.dirs)
+	} else {
+		err = w.aside(func() error {
+			return w.retryOnResource(func() (err error) {
+				x, err = r.ReadIndex(nil)
+				return err
+			})
+		})
+	}
+	switch {
+	case err == errStopped:
+		return nil, err
+	case err != nil:
+		x = &gitindex.Index{}
+	}
+	r.index.Store(x)
+	w.shared.mu.Lock()
+	w.repositories = append(w.repositories, r)
+	w.shared.mu.Unlock()
+	return err, nil
+}
+
+// needsIndex reports whether a rule of git ignores an entry of n, and git's index, which may have the
+// entry all the same, is not read.
+func (w *worker) needsIndex(n *node, name names.Name, typ fs.FileMode) bool {
+	f := &w.entryFilter
+	f.unread = false
+	if typ != fs.ModeDir {
+		f.file(n, name.Bytes(), typ)
+	}
+	if typ == fs.ModeDir || w.cfg.followDirs { // or the name of a link to a directory
+		f.dir(n, name.Bytes())
+	}
+	return f.unread
+}
+
+// needsNoIndex reports whether no rule of git applies in n, or git's index is read.
+func needsNoIndex(n *node) bool {
+	r := repositoryOf(n)
+	return r == nil || r.index.Load() != nil
+}
+
 func (w *worker) readIgnoreFile(n *node, name names.Name) bool {
 	return w.readRule(n, name, w.reader.Limited(gitrepo.MaxIgnoreFile), func(text []byte) {
 		dir, list := w.entryFilter.path.dir(n), gitignore.Parse(text)
-		ofRepo := name.String() == gitIgnoreFile && n.ignore.InRepository()
+		ofRepo := name.String() == gitIgnoreFile && n.ignore.Repository() != nil
 		n.ignore = n.ignore.PushRanked(w.cfg.ignoreRank(name.String()), "", dir, ofRepo, list)
 	})
 }

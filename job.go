@@ -38,7 +38,7 @@ type jobPhase uint8
 const (
 	jobNew      jobPhase = iota
 	jobListing           // open, pinned and partly listed
-	jobBuffered          // all is in buffer; the ignore files in it are to be read
+	jobBuffered          // all is in buffer; ignore files in it, or git's index, are to be read
 )
 
 // A source says where the entries of a job come from. These are the methods that the
@@ -126,12 +126,18 @@ type entryBuffer struct {
 	git     bool     // .git is among them, and Options.GitIgnore set
 	marked  bool     // a file of Options.SkipMarked is among them
 	tagged  bool     // it is one that must have cacheSignature
+
+	needsIndex bool // see scanner.judgeBuffer
 }
 
+// hasRules reports whether files in b that decide about the others are yet to be read.
+func (b *entryBuffer) hasRules() bool { return b.ignore != nil || b.git || b.tagged }
+
 type bufferedEntry struct {
-	name  names.Name
-	typ   fs.FileMode
-	inode uint64
+	name   names.Name
+	typ    fs.FileMode
+	judged bool // the filters do not leave it out
+	inode  uint64
 }
 
 // A scanResult is what a scan of a job has found.

@@ -120,12 +120,14 @@ type Options struct {
 	//
 	// If root is in a repository, the rules of the directories above root apply too, but
 	// cannot ignore root itself. In a repository below root, such as a submodule, only
-	// its own rules apply. Files that git tracks although a rule ignores them are skipped
-	// as well: only git's index, which is not read, lists them. A file of IgnoreFiles
-	// takes precedence over a .gitignore beside it.
+	// its own rules apply. A file of IgnoreFiles takes precedence over a .gitignore beside it.
 	//
-	// A rules file that cannot be read, a damaged configuration of git, or a .git that
-	// cannot be examined is a failure of its own, and the other rules apply. With
+	// A file that git tracks is not skipped, although a rule of git ignores it or a directory
+	// above it. When a rule has ignored something, the run reads git's index, which lists
+	// these files.
+	//
+	// A rules file or an index that cannot be read, a damaged configuration of git, or a
+	// .git that cannot be examined is a failure of its own, and the other rules apply. With
 	// [Options.FS], repositories are those in FS, and git's configuration is not used.
 	GitIgnore bool
 

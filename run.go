@@ -16,6 +16,7 @@ import (
 // this table. Callbacks are an exception: they may begin runs of their own.
 //
 //	Turns (channels)  of package descriptors: the turn of one run of each level to retry for its root
+//	repository.mu     the reading of a repository's index
 //	slots (channel)   the free slots for callbacks; receiving waits, sending never does
 //	failures.mu       the failures, and one call of OnError or OnSkip at a time
 //	fdTurn (channel)  the turn of one worker of all runs to retry for a descriptor
@@ -390,6 +391,9 @@ func (r *run) finish(start time.Time) {
 	total := r.total()
 	for _, w := range r.workers {
 		w.retire()
+	}
+	for _, repo := range r.repositories {
+		repo.index.Store(nil) // an Entry that is kept keeps the repository
 	}
 	r.cold.close()
 	r.memory.Close()

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fileproc/fileproc/internal/gitignore"
 	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/sys"
 )
@@ -69,7 +70,7 @@ func (w *worker) scanPart(j *job) scanResult {
 	*s = scanner{w: w, job: j, node: j.node, dir: j.node.dir, subs: s.subs[:0]}
 	more := j.phase == jobListing && from.list(s)
 	if j.buffer != nil && !more {
-		if j.phase == jobListing && (j.buffer.ignore != nil || j.buffer.git || j.buffer.tagged) {
+		if j.buffer.hasRules() || s.judgeBuffer() {
 			j.phase = jobBuffered
 			j.pause(&w.dirs) // reading files may have to wait
 			return scanResult{state: scanAgain}
@@ -104,18 +105,23 @@ func (w *worker) makeReady(j *job, from lister) bool {
 	return true
 }
 
-// reopen reads the ignore files among j's buffered entries and then opens j's node, unless the
-// tag among them leaves it out. The node is closed while reopen reads: open, it would keep a
-// descriptor during a wait for another.
+// reopen reads the ignore files among j's buffered entries, and git's index if that must be known, and
+// then opens j's node, unless the tag among the entries leaves it out. The node is closed while
+// reopen reads: open, it would keep a descriptor during a wait for another.
 func (w *worker) reopen(j *job) bool {
-	if j.buffer.tagged {
+	b := j.buffer
+	if b.tagged {
 		if w.hasCacheTag(j.node) {
 			w.foundSkipped(SkippedMarked, j.node, "", fs.ModeDir)
 			return false
 		}
 		w.counts.directories++
 	}
-	err := w.readIgnoreFiles(j.node, j.buffer.git, func(name string) bool { return slices.Contains(j.buffer.ignore, name) })
+	err := w.readIgnoreFiles(j.node, b.git, func(name string) bool { return slices.Contains(b.ignore, name) })
+	if err == nil && b.needsIndex {
+		err = w.readIndex(j.node)
+	}
+	b.ignore, b.git, b.tagged, b.needsIndex = nil, false, false, false
 	if err == nil {
 		err = w.open(j.node)
 	}
@@ -485,7 +491,7 @@ func (s *scanner) add(e *listedEntry) {
 		s.classify(name, names.Name{}, typ, e.inode)
 		return
 	}
-	b.entries = append(b.entries, bufferedEntry{w.arena.Add(name), typ, e.inode})
+	b.entries = append(b.entries, bufferedEntry{name: w.arena.Add(name), typ: typ, inode: e.inode})
 	if typ == 0 && (slices.Contains(w.cfg.ignoreNames, string(name)) || w.cfg.gitIgnore && string(name) == gitIgnoreFile) {
 		b.ignore = append(b.ignore, string(name))
 	}
@@ -494,6 +500,43 @@ func (s *scanner) add(e *listedEntry) {
 		b.tagged = b.tagged || string(name) == cacheTag
 		b.marked = b.marked || string(name) != cacheTag
 	}
+}
+
+// judgeBuffer reports whether git's index must be read before the buffered entries are classified:
+// a rule of git ignores one of them. It drops entries that are left out anyway, and marks those that are not.
+func (s *scanner) judgeBuffer() (needsIndex bool) {
+	w, n, b := s.w, s.node, s.job.buffer
+	if needsNoIndex(n) {
+		return false
+	}
+	f, kept := &w.entryFilter, b.entries[:0]
+	for _, e := range b.entries {
+		if w.stopped() {
+			return false
+		}
+		why := notSkipped
+		if e.typ == fs.ModeSymlink && w.cfg.followFiles {
+			w.needsIndex(n, e.name, e.typ)
+		} else {
+			f.unread = false
+			rules := n.ignore
+			if e.typ == fs.ModeDir {
+				why, rules = f.dir(n, e.name.Bytes())
+			} else {
+				why = f.file(n, e.name.Bytes(), e.typ)
+			}
+			e.judged = why == notSkipped && rules == n.ignore
+		}
+		needsIndex = needsIndex || f.unread
+		switch {
+		case why == notSkipped || f.unread:
+			kept = append(kept, e)
+		case e.typ != fs.ModeDir:
+			w.foundSkipped(why, n, e.name.String(), e.typ)
+		}
+	}
+	b.entries, b.needsIndex = kept, needsIndex
+	return needsIndex
 }
 
 // classifyBuffer classifies the entries that were buffered.
@@ -508,7 +551,14 @@ func (s *scanner) classifyBuffer() {
 		if s.w.stopped() { // a directory may have very many
 			return
 		}
-		s.classify(e.name.Bytes(), e.name, e.typ, e.inode)
+		switch {
+		case !e.judged:
+			s.classify(e.name.Bytes(), e.name, e.typ, e.inode)
+		case e.typ == fs.ModeDir:
+			s.addSubDir(e.name, e.inode, s.node.ignore)
+		default:
+			s.addKept(e.name, e.typ, e.inode)
+		}
 	}
 }
 
@@ -560,10 +610,14 @@ func (s *scanner) addFile(name []byte, kept names.Name, typ fs.FileMode, inode u
 		w.foundSkipped(why, s.node, stringOf(name), typ)
 		return
 	}
-	if kept = s.keep(name, kept); typ != 0 {
-		s.addOther(kept, typ)
+	s.addKept(s.keep(name, kept), typ, inode)
+}
+
+func (s *scanner) addKept(name names.Name, typ fs.FileMode, inode uint64) {
+	if typ != 0 {
+		s.addOther(name, typ)
 	} else {
-		s.addToBatch(kept, inode)
+		s.addToBatch(name, inode)
 	}
 }
 
@@ -596,16 +650,25 @@ func (s *scanner) addToBatch(name names.Name, inode uint64) {
 }
 
 func (s *scanner) addDir(name []byte, kept names.Name, inode uint64) {
-	w := s.w
-	if s.job.flat || w.entryFilter.dir(s.node, name) != notSkipped {
+	if s.job.flat {
 		return
 	}
-	kept = s.keep(name, kept)
+	if why, rules := s.w.entryFilter.dir(s.node, name); why == notSkipped {
+		s.addSubDir(s.keep(name, kept), inode, rules)
+	}
+}
+
+// addSubDir adds a directory that is not left out, in which these ignore files apply.
+func (s *scanner) addSubDir(kept names.Name, inode uint64, rules *gitignore.Chain) {
+	w := s.w
+	if s.job.flat {
+		return
+	}
 	visitLater := w.calls.selectDir != nil // selectDir must return true first: see foundDir.admit
 	var sub *job
 	if w.cfg.opensDepth(s.node.depth+1) || visitLater && w.calls.visitDir != nil || w.cfg.allTypes {
 		sub = newJob(s.node.child(kept, inode), foundDir{})
-		sub.needsParent = true
+		sub.node.ignore, sub.needsParent = rules, true
 	}
 	s.addSub(sub)
 	if w.calls.visitDir == nil || visitLater {

@@ -1,12 +1,14 @@
 package fileproc
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"slices"
 	"syscall"
 
 	"github.com/fileproc/fileproc/internal/content"
+	"github.com/fileproc/fileproc/internal/gitignore"
 	"github.com/fileproc/fileproc/internal/names"
 )
 
@@ -39,6 +41,9 @@ func (b *givenBacklog) list(s *scanner) (more bool) {
 		w.foundSkippedBelow(b.top, why)
 		return false
 	}
+	if w.readIndexFor(b.top) != nil { // the run is stopped
+		return false
+	}
 	return b.top.list(s)
 }
 
@@ -50,6 +55,9 @@ func (g *givenNames) admit(w *worker, j *job) verdict {
 	why, err := w.judgeDir(g.node)
 	if why != notSkipped {
 		return leftOut(why)
+	}
+	if err == nil {
+		err = w.readIndexFor(g)
 	}
 	return failed(err)
 }
@@ -75,9 +83,9 @@ func (g *givenNames) refuse(w *worker, j *job, v verdict) {
 func (g *givenNames) list(s *scanner) (more bool) {
 	w := s.w
 	for _, sub := range g.subs {
-		why := w.entryFilter.dir(s.node, sub.node.name.Bytes())
+		why, rules := w.entryFilter.dir(s.node, sub.node.name.Bytes())
 		if why == notSkipped {
-			sub.node.ignore, sub.needsParent = s.node.ignore, true
+			sub.node.ignore, sub.needsParent = rules, true
 			s.subs = append(s.subs, sub)
 		} else if names, ok := sub.source.(*givenNames); ok {
 			w.foundSkippedBelow(names, why)
@@ -149,8 +157,9 @@ func (w *worker) judgeGiven(g *givenNames) (SkipReason, error) {
 	if !g.judged {
 		g.judged = true
 		if g.skip, g.err = w.judgeGiven(g.up); g.skip == notSkipped {
-			g.node.ignore = g.up.node.ignore
-			g.skip = w.entryFilter.dir(g.up.node, g.node.name.Bytes())
+			var stopped error
+			g.skip, g.node.ignore, stopped = w.judgeSub(g.up.node, g.node.name)
+			g.err = cmp.Or(g.err, stopped)
 		}
 		if g.skip == notSkipped && g.err == nil {
 			g.skip = w.askSelectDir(g.node).skip
@@ -186,6 +195,30 @@ func (w *worker) judgeDir(n *node) (SkipReason, error) {
 		return SkippedMarked, nil
 	}
 	return notSkipped, w.readIgnoreFiles(n, w.cfg.gitIgnore, has)
+}
+
+// readIndexFor reads git's index if a rule of git ignores a name in g. It returns errStopped if the run is stopped.
+func (w *worker) readIndexFor(g *givenNames) error {
+	if needsNoIndex(g.node) {
+		return nil
+	}
+	needs := slices.ContainsFunc(g.subs, func(sub *job) bool { return w.needsIndex(g.node, sub.node.name, fs.ModeDir) })
+	for _, part := range g.files {
+		needs = needs || slices.ContainsFunc(part, func(name names.Name) bool { return w.needsIndex(g.node, name, 0) })
+	}
+	if needs {
+		return w.readIndex(g.node)
+	}
+	return nil
+}
+
+// judgeSub is entryFilter.dir for a directory with names of Options.Files, or one that they name, in a backlog in order.
+func (w *worker) judgeSub(n *node, name names.Name) (why SkipReason, rules *gitignore.Chain, stopped error) {
+	if !needsNoIndex(n) && w.needsIndex(n, name, fs.ModeDir) {
+		stopped = w.readIndex(n)
+	}
+	why, rules = w.entryFilter.dir(n, name.Bytes())
+	return why, rules, stopped
 }
 
 // typeOfGiven returns the type of the entry name of n, or errStopped.
@@ -251,8 +284,8 @@ func (w *worker) foundFailedBelow(g *givenNames, err error) {
 		}
 	}
 	for _, sub := range g.subs {
-		why := w.entryFilter.dir(g.node, sub.node.name.Bytes())
-		sub.node.ignore = g.node.ignore
+		var why SkipReason
+		why, sub.node.ignore = w.entryFilter.dir(g.node, sub.node.name.Bytes())
 		names, ok := sub.source.(*givenNames)
 		switch {
 		case why == notSkipped && ok:
@@ -315,14 +348,17 @@ func spansOf(w *worker, b *givenBacklog) []*span {
 func (s *spanMaker) addTree(item *givenItem) {
 	w, up, n := s.w, item.in.node, item.tree.node
 	why, err := w.judgeGiven(item.in)
-	switch {
-	case why != notSkipped:
+	if why != notSkipped {
 		w.foundSkippedTree(n, why)
-	case w.entryFilter.dir(up, n.name.Bytes()) != notSkipped:
+		return
+	}
+	why, rules, stopped := w.judgeSub(up, n.name)
+	switch {
+	case why != notSkipped || stopped != nil:
 	case err != nil:
 		w.foundFailedDir(n, err)
 	default:
-		n.ignore = up.ignore
+		n.ignore = rules
 		item.tree.needsParent = true
 		w.dirs.ref(up, 1)
 		s.addJob(item.tree)
@@ -346,6 +382,9 @@ func (s *spanMaker) addFiles(item *givenItem) {
 		w.foundSkippedFiles(n, kept, why)
 		return
 	case err == errStopped:
+		return
+	}
+	if !needsNoIndex(n) && slices.ContainsFunc(kept, func(name names.Name) bool { return w.needsIndex(n, name, 0) }) && w.readIndex(n) != nil {
 		return
 	}
 	for err == nil && w.cfg.followFiles && len(kept) > 0 {

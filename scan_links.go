@@ -68,10 +68,14 @@ func (l foundLinks) add(s *scanner, name names.Name) {
 	case t.outside && !w.cfg.followOutside:
 		w.foundSkipped(SkippedOutside, s.node, name.String(), fs.ModeSymlink)
 	case t.mode == fs.ModeDir && w.cfg.followDirs:
-		if why == notSkipped && w.entryFilter.dir(s.node, name.Bytes()) == notSkipped && w.cfg.opensDepth(s.node.depth+1) {
+		rules := s.node.ignore
+		if why == notSkipped {
+			why, rules = w.entryFilter.dir(s.node, name.Bytes())
+		}
+		if why == notSkipped && w.cfg.opensDepth(s.node.depth+1) {
 			way := &linkedDir{links: &w.links, tree: s.node.tree, to: t}
 			n := s.node.child(name, 0)
-			n.id, n.way = t.id, way
+			n.id, n.way, n.ignore = t.id, way, rules
 			w.links.addLinked(newJob(n, linkedSource{way}))
 		}
 	case t.mode == fs.ModeDir:

@@ -48,8 +48,9 @@ type shared struct {
 
 	cancel context.CancelCauseFunc
 
-	mu      sync.Mutex // guards workers while the run goes on
-	workers []*worker  // by id, nil where none was started; each is used by its goroutine alone
+	mu           sync.Mutex    // guards what follows while the run goes on
+	workers      []*worker     // by id, nil where none was started; each is used by its goroutine alone
+	repositories []*repository // whose indexes are read
 
 	// parts are what every run needs, in one allocation. Separate allocations took a
 	// quarter of the time of a run of one file.

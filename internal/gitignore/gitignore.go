@@ -29,28 +29,45 @@ type Chain struct {
 	above  string // see PushAbove
 	parent *Chain
 	ofRepo bool // list belongs to the repository
-	inRepo bool // the chain is for directories of a git repository
+	all    bool // see IgnoreAll
+	repo   any  // of NewRepository; nil: the chain is not for directories of a git repository
 	rank   int  // see PushRanked
 }
 
-// NewRepository returns a chain for the top of a git repository. The chain leaves out the lists
-// of a repository that contains this one, and ignores .git.
-func (c *Chain) NewRepository() *Chain {
+// NewRepository returns a chain for the top of a git repository, which repo stands for. The chain leaves
+// out the lists of a repository that contains this one, and ignores .git.
+func (c *Chain) NewRepository(repo any) *Chain {
 	var kept []Chain
 	for ; c != nil; c = c.parent {
 		if !c.ofRepo {
 			kept = append(kept, *c)
 		}
 	}
-	top := &Chain{list: &List{}, ofRepo: true, inRepo: true}
+	top := &Chain{list: &List{}, ofRepo: true, repo: repo}
 	for _, k := range slices.Backward(kept) {
 		top = top.push(k)
 	}
 	return top
 }
 
-// InRepository reports whether the chain derives from one of NewRepository.
-func (c *Chain) InRepository() bool { return c != nil && c.inRepo }
+// Repository returns what NewRepository got for a chain from which this one derives, or nil.
+func (c *Chain) Repository() any {
+	if c == nil {
+		return nil
+	}
+	return c.repo
+}
+
+// IgnoreAll returns a chain for a directory that a list of the repository ignores, and so all that
+// is in it.
+func (c *Chain) IgnoreAll() *Chain {
+	top := *c
+	top.all = true
+	return &top
+}
+
+// IgnoresAll reports whether the chain derives from one of IgnoreAll.
+func (c *Chain) IgnoresAll() bool { return c != nil && c.all }
 
 func (c *Chain) push(next Chain) *Chain {
 	if next.list == nil {
@@ -61,7 +78,7 @@ func (c *Chain) push(next Chain) *Chain {
 		top.parent = c.parent.push(next)
 		return &top
 	}
-	next.parent, next.inRepo = c, c.InRepository()
+	next.parent, next.repo, next.all = c, c.Repository(), c.IgnoresAll()
 	return &next
 }
 
@@ -96,10 +113,33 @@ func (c *Chain) PushAbove(above string, l *List) *Chain {
 // ignored directory are ignored too, so the caller must not enter it. A symbolic
 // link is not a directory.
 func (c *Chain) Match(dir, name string, isDir bool) Verdict {
-	if name == ".git" && c.InRepository() {
-		return Ignored
+	v, _ := c.Decide(dir, name, isDir)
+	return v
+}
+
+// Decide is Match, and reports whether a list of the repository has decided. These lists ignore
+// nothing that git tracks: then MatchOthers has the verdict.
+func (c *Chain) Decide(dir, name string, isDir bool) (v Verdict, ofRepo bool) {
+	if name == ".git" && c.Repository() != nil {
+		return Ignored, false
+	}
+	if c.IgnoresAll() {
+		return Ignored, true
 	}
 	for ; c != nil; c = c.parent {
+		if v := c.list.match(c.above, dir[c.base:], name, isDir); v != Undecided {
+			return v, c.ofRepo
+		}
+	}
+	return Undecided, false
+}
+
+// MatchOthers is Match for the lists that do not belong to the repository.
+func (c *Chain) MatchOthers(dir, name string, isDir bool) Verdict {
+	for ; c != nil; c = c.parent {
+		if c.ofRepo {
+			continue
+		}
 		if v := c.list.match(c.above, dir[c.base:], name, isDir); v != Undecided {
 			return v
 		}

@@ -1,8 +1,10 @@
-// Package gitrepo finds the git repository that contains a directory, and the ignore
-// files that git uses for the directory and that are not in it. It does not run git.
+// Package gitrepo finds the git repository that contains a directory, the ignore
+// files that git uses for the directory and that are not in it, and the repository's index.
+// It does not run git.
 package gitrepo
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +16,7 @@ import (
 	"syscall"
 
 	"github.com/fileproc/fileproc/internal/gitignore"
+	"github.com/fileproc/fileproc/internal/gitindex"
 	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/sys"
 )
@@ -46,6 +49,7 @@ type Repository struct {
 	top    Place
 	dir    string // .git, or the directory named by that file in a submodule or linked work tree
 	common string // the directory that all work trees of the repository share, in most cases dir
+	below  string // the path from the top to the directory for which Rules was called, with a slash at its end, or ""
 }
 
 // find returns the repository whose work tree contains p, or nil if there is none.
@@ -78,25 +82,25 @@ type Rule struct {
 
 // Rules returns, in increasing precedence, the ignore files that git uses in p, except the file in p: the
 // user's, the repository's, and those in the directories above p. In the latter it also reads files with
-// the names in also. It reports false if p is in no repository or, with isTop, is not the top of a
-// repository. Each error is of a file that could not be used; the rules of that file do not apply.
-func Rules(p Place, isTop bool, also ...string) (rules []Rule, found bool, errs []error) {
+// the names in also. The repository is nil if p is in none or, with isTop, is not the top of one. Each error
+// is of a file that could not be used; the rules of that file do not apply.
+func Rules(p Place, isTop bool, also ...string) (rules []Rule, repo *Repository, errs []error) {
 	search := find
 	if isTop {
 		search = open
 	}
 	repo, err := search(p)
 	if err != nil {
-		return nil, false, []error{err}
+		return nil, nil, []error{err}
 	}
 	if repo == nil {
-		return nil, false, nil
+		return nil, nil, nil
 	}
 	rel, _ := filepath.Rel(repo.top.Dir, p.Dir) // no error: the former is a prefix of the latter
-	below := ""
 	if rel = filepath.ToSlash(rel); rel != "." {
-		below = rel + "/"
+		repo.below = rel + "/"
 	}
+	below := repo.below
 	add := func(file, name, above string, err error) {
 		if err == nil && file != "" {
 			var content []byte
@@ -118,7 +122,45 @@ func Rules(p Place, isTop bool, also ...string) (rules []Rule, found bool, errs 
 		name, rest, _ := strings.Cut(above, "/")
 		dir, above = filepath.Join(dir, name), rest
 	}
-	return rules, true, errs
+	return rules, repo, errs
+}
+
+// AppendPath appends the path of a file in the directory for which Rules was called, relative to the top.
+func (r *Repository) AppendPath(b []byte, path string) []byte {
+	return append(append(b, r.below...), path...)
+}
+
+// IsTop reports whether that directory is the top.
+func (r *Repository) IsTop() bool { return r.below == "" }
+
+// ReadIndex returns the work tree's index, which is empty if there is no such file. At is the top, if the
+// caller has it open.
+func (r *Repository) ReadIndex(at At) (*gitindex.Index, error) {
+	p := r.top
+	p.At = at
+	file := filepath.Join(r.dir, "index")
+	open := func(name string) ([]byte, error) { return p.ReadFile(filepath.Join(r.dir, name), maxIndex) }
+	for again := true; ; again = false {
+		content, err := open("index")
+		if isAbsent(err) {
+			return &gitindex.Index{}, nil
+		}
+		var x *gitindex.Index
+		if err == nil {
+			x, err = gitindex.Parse(content, open)
+		}
+		switch {
+		case err == nil:
+			return x, nil
+		case again && isAbsent(err): // another index has taken the place of the one that named a shared file
+			continue
+		}
+		var e *fs.PathError
+		if !errors.As(err, &e) {
+			err = withPath(p.path(file), sys.AsError("read", err))
+		}
+		return nil, err
+	}
 }
 
 // read returns the content of an ignore file, or nothing if there is no such file. In
@@ -155,7 +197,7 @@ func openFS(p Place) (*Repository, error) {
 		}
 		return nil, err
 	}
-	return &Repository{p, ".git", ".git"}, nil
+	return &Repository{top: p, dir: ".git", common: ".git"}, nil
 }
 
 // open returns the repository whose work tree has its top at p, or nil. It fails if it cannot
@@ -186,7 +228,7 @@ func open(p Place) (*Repository, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Repository{p, dir, shared}, nil
+	return &Repository{top: p, dir: dir, common: shared}, nil
 }
 
 // gitDir returns the directory that the file .git names. The directory may not exist, as in a container.
@@ -289,6 +331,7 @@ func withPath(path string, err error) error {
 const (
 	maxLink   = 1 << 20 // the maximum size in bytes of a file that names a directory
 	maxConfig = 64 << 20
+	maxIndex  = 1 << 30
 	// MaxIgnoreFile limits the size of an ignore file in bytes, as git does.
 	MaxIgnoreFile = 100 << 20
 )
@@ -316,7 +359,10 @@ func (p Place) ReadFile(name string, limit int64) ([]byte, error) {
 	if err != nil {
 		return nil, withPath(full, err)
 	}
-	content, err := io.ReadAll(io.LimitReader(f, limit+1))
+	var buffer bytes.Buffer
+	buffer.Grow(int(min(max(info.Size(), 0), limit, 64<<20)) + bytes.MinRead) // the size may be wrong
+	_, err = buffer.ReadFrom(io.LimitReader(f, limit+1))
+	content := buffer.Bytes()
 	if err == nil && int64(len(content)) > limit {
 		err = fmt.Errorf("larger than %d bytes", limit)
 	}

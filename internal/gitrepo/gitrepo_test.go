@@ -137,7 +137,7 @@ func TestExcludesFileAgainstGit(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 	repo, err := find(Place{Dir: top})
 	require.NoError(t, err)
-	require.Equal(t, &Repository{Place{Dir: top}, ".git", ".git"}, repo)
+	require.Equal(t, &Repository{top: Place{Dir: top}, dir: ".git", common: ".git"}, repo)
 
 	require.NoError(t, os.Symlink("W[o]rk", filepath.Join(home, "link")))
 	const set = "[core]\nexcludesFile = "
@@ -206,7 +206,7 @@ func TestExcludesFileAgainstGit(t *testing.T) {
 		write(t, home, when("gitdir:~/W\\\\[o]rk/"))
 		defer os.Remove(filepath.Join(home, ".gitconfig"))
 		for _, dir := range []string{top, filepath.Join(link, "W[o]rk", "repo")} {
-			got, err := (&Repository{Place{Dir: dir}, ".git", ".git"}).ExcludesFile()
+			got, err := (&Repository{top: Place{Dir: dir}, dir: ".git", common: ".git"}).ExcludesFile()
 			require.NoError(t, err)
 			require.Equal(t, filepath.FromSlash("/then"), got)
 		}
@@ -290,9 +290,9 @@ func TestFind(t *testing.T) {
 			} else {
 				require.Equal(t, ".git", r.dir)
 			}
-			_, found, errs := Rules(p, true)
+			_, repo, errs := Rules(p, true)
 			require.Empty(t, errs, from)
-			require.Equal(t, top == from, found, "the top of one: %s", from)
+			require.Equal(t, top == from, repo != nil, "the top of one: %s", from)
 		}
 	}
 }
@@ -319,9 +319,9 @@ func TestRules(t *testing.T) {
 		{"w/d", nil, []Rule{{"", "d/", nil}, {"", "d/", nil}, {".gitignore", "d/", nil}}},
 	} {
 		var looked []string
-		rules, found, errs := Rules(Place{Dir: filepath.Join(top, filepath.FromSlash(tt.dir)), Looks: func(path string) { looked = append(looked, filepath.ToSlash(path)) }}, false, tt.also...)
+		rules, repo, errs := Rules(Place{Dir: filepath.Join(top, filepath.FromSlash(tt.dir)), Looks: func(path string) { looked = append(looked, filepath.ToSlash(path)) }}, false, tt.also...)
 		require.Empty(t, errs)
-		require.True(t, found)
+		require.NotNil(t, repo)
 		for i := range rules {
 			rules[i].List = nil
 		}
@@ -361,8 +361,8 @@ func TestNullDevice(t *testing.T) {
 	file, err := repo.ExcludesFile()
 	require.NoError(t, err)
 	require.Equal(t, os.DevNull, file)
-	_, found, errs := Rules(Place{Dir: dir}, true)
-	require.True(t, found)
+	_, repo, errs := Rules(Place{Dir: dir}, true)
+	require.NotNil(t, repo)
 	require.Empty(t, errs)
 }
 
@@ -583,8 +583,8 @@ func TestLinkedIgnoreFiles(t *testing.T) {
 		}
 	}
 	lists := func(p Place) (names []string) {
-		rules, found, errs := Rules(p, false)
-		require.True(t, found)
+		rules, repo, errs := Rules(p, false)
+		require.NotNil(t, repo)
 		require.Empty(t, errs)
 		for _, r := range rules {
 			if r.List != nil && !reflect.DeepEqual(r.List, gitignore.Parse(nil)) {
@@ -621,15 +621,15 @@ func TestOddRepositories(t *testing.T) {
 			require.NoError(t, err)
 			write(t, dir, map[string]string{".git/HEAD": "x", ".git/objects/": "", ".git/refs/": "", "r/d/": ""})
 			write(t, dir, tt.files)
-			rules, found, errs := Rules(Place{Dir: filepath.Join(dir, "r", "d")}, false)
+			rules, repo, errs := Rules(Place{Dir: filepath.Join(dir, "r", "d")}, false)
 			if tt.says == "" || tt.says == "-" {
 				require.Empty(t, errs)
-				require.True(t, found)
+				require.NotNil(t, repo)
 				above := map[string]string{"": "r/d/", "-": "d/"}[tt.says]
 				require.Equal(t, above, rules[0].Above)
 				return
 			}
-			require.False(t, found)
+			require.Nil(t, repo)
 			require.Empty(t, rules)
 			require.Len(t, errs, 1)
 			require.ErrorContains(t, errs[0], tt.says)
@@ -793,9 +793,9 @@ func TestRepositoryThatCannotBeSeen(t *testing.T) {
 			require.ErrorAs(t, errs[0], &at)
 			require.Equal(t, "/long ago/"+name, filepath.ToSlash(at.Path))
 		}
-		_, found, errs := Rules(Place{Dir: dir, At: failing{dir, name, fs.ErrNotExist}}, true)
+		_, repo, errs := Rules(Place{Dir: dir, At: failing{dir, name, fs.ErrNotExist}}, true)
 		require.Empty(t, errs, name)
-		require.Equal(t, path.Base(name) != "HEAD" && path.Dir(name) != "." && name != ".git/objects" && name != ".git/refs", found, name)
+		require.Equal(t, path.Base(name) != "HEAD" && path.Dir(name) != "." && name != ".git/objects" && name != ".git/refs", repo != nil, name)
 	}
 
 	// Above the directory it is as for git, which finds no repository that the user may not look at.

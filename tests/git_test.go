@@ -1,0 +1,383 @@
+package fileproc_test
+
+import (
+	"fmt"
+	"io/fs"
+	"iter"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/internal/testtree"
+	"github.com/stretchr/testify/require"
+)
+
+// A gitTest makes random changes to a repository by means of the git command.
+type gitTest struct {
+	*testing.T
+	testtree.IgnoreGenerator
+	top   string
+	paths []string // of the files in the work tree
+	log   []string
+}
+
+func (g *gitTest) git(in string, args ...string) (out string, ok bool) {
+	g.Helper()
+	g.log = append(g.log, fmt.Sprintf("git %q <<< %.200q", args, in))
+	git, _ := exec.LookPath("git")
+	cmd := exec.Command(git, args...)
+	cmd.Dir, cmd.Stdin = g.top, strings.NewReader(in)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	b, err := cmd.Output()
+	g.log = append(g.log, stderr.String())
+	return string(b), err == nil
+}
+
+// some returns random ones of the paths, with a NUL byte behind each.
+func (g *gitTest) some() (list string) {
+	for _, p := range g.paths {
+		if g.IntN(3) == 0 {
+			list += p + "\x00"
+		}
+	}
+	return list
+}
+
+func (g *gitTest) write(name, content string) {
+	file := filepath.Join(g.top, name)
+	require.NoError(g, os.MkdirAll(filepath.Dir(file), 0o777))
+	require.NoError(g, os.WriteFile(file, []byte(content), 0o666))
+}
+
+// change does one thing that gives the index another form, or lets it differ from the work tree.
+func (g *gitTest) change() {
+	switch g.IntN(13) {
+	case 0, 1, 2:
+		g.git(g.some(), "update-index", "--add", "-z", "--stdin")
+	case 3:
+		g.git(g.some(), "update-index", "--force-remove", "-z", "--stdin")
+	case 4:
+		g.git("", "update-index", "--index-version="+[]string{"2", "3", "4"}[g.IntN(3)])
+	case 5:
+		if sparse, _ := g.git("", "config", "core.sparseCheckout"); sparse == "" { // git 2.39 damages an index that is split and sparse
+			g.git("", "update-index", "--split-index")
+		}
+	case 6:
+		g.git(g.some(), "update-index", []string{"--skip-worktree", "--assume-unchanged"}[g.IntN(2)], "-z", "--stdin")
+	case 7: // to be added later
+		g.git(g.some(), "--literal-pathspecs", "add", "-N", "-f", "--pathspec-from-file=-", "--pathspec-file-nul")
+	case 8: // in conflict
+		id, _ := g.git("x", "hash-object", "-w", "--stdin")
+		in := ""
+		for p := range strings.SplitSeq(strings.TrimSuffix(g.some(), "\x00"), "\x00") {
+			if p != "" {
+				in += "0 0000000000000000000000000000000000000000" + strings.Repeat("0", len(id)-41) + "\t" + p + "\x00"
+				for stage := 1; stage <= 3; stage++ {
+					in += fmt.Sprintf("100644 %s %d\t%s\x00", strings.TrimSpace(id), stage, p)
+				}
+			}
+		}
+		g.git(in, "update-index", "-z", "--index-info")
+	case 9: // gone from the work tree
+		for p := range strings.SplitSeq(strings.TrimSuffix(g.some(), "\x00"), "\x00") {
+			if g.IntN(4) == 0 {
+				os.Remove(filepath.Join(g.top, p))
+			}
+		}
+	case 10: // another repository, which is a submodule if it is added
+		p := path.Dir(g.paths[g.IntN(len(g.paths))])
+		if p == "." || len(g.paths) < 5 || g.IntN(3) > 0 {
+			return
+		}
+		tracked, _ := g.git("", "--literal-pathspecs", "ls-files", "-z", "--", p)
+		if tracked != "" { // git would look into it
+			return
+		}
+		sub := filepath.Join(g.top, p)
+		g.git("", "init", "-q", "--", sub)
+		g.git("", "-C", sub, "commit", "-q", "--allow-empty", "-m", "m")
+		g.paths = slices.DeleteFunc(g.paths, func(f string) bool { return strings.HasPrefix(f, p+"/") }) // nor may git track it later
+		if g.IntN(2) == 0 {
+			g.git("", "--literal-pathspecs", "add", "-f", "--", p)
+		}
+	case 11: // the ignore files have changed since
+		dir := path.Dir(g.paths[g.IntN(len(g.paths))])
+		if info, err := os.Stat(filepath.Join(g.top, dir)); err == nil && info.IsDir() {
+			g.write(dir+"/.gitignore", g.Ignore(g.paths))
+		}
+	case 12:
+		if g.IntN(4) > 0 {
+			return
+		}
+		if _, ok := g.git("", "commit", "-qm", "m"); !ok {
+			return
+		}
+		g.git("", "update-index", "--no-split-index")
+		dir := path.Dir(g.paths[g.IntN(len(g.paths))])
+		args := []string{"sparse-checkout", "set", "--cone", []string{"--sparse-index", "--no-sparse-index"}[g.IntN(2)]}
+		if dir != "." {
+			args = append(args, "--end-of-options", dir)
+		}
+		g.git("", args...)
+	}
+}
+
+// dropWhatOnlyObjectsKnow ends the differences to git that need git's objects: an ignore file that is outside a sparse checkout,
+// and what is in a directory of which a sparse index has no more than the name.
+func (g *gitTest) dropWhatOnlyObjectsKnow() {
+	dirs, _ := g.git("", "ls-files", "--sparse", "-z")
+	for p := range strings.SplitSeq(dirs, "\x00") {
+		if strings.HasSuffix(p, "/") {
+			require.NoError(g, os.RemoveAll(filepath.Join(g.top, p)))
+		}
+	}
+	flags, _ := g.git("", "ls-files", "-t", "-z")
+	for p := range strings.SplitSeq(flags, "\x00") {
+		if p, ok := strings.CutPrefix(p, "S "); ok && path.Base(p) == ".gitignore" && isThere(filepath.Join(g.top, path.Dir(p))) && !isThere(filepath.Join(g.top, p)) {
+			g.write(p, g.Ignore(g.paths))
+		}
+	}
+}
+
+func hasTwice(list []string) bool {
+	slices.Sort(list)
+	return len(slices.Compact(slices.Clone(list))) < len(list)
+}
+
+// visible returns the regular files in dir of which git, or the git of a repository in dir, says that they are not ignored.
+func (g *gitTest) visible(dir string) (files []string) {
+	list, ok := g.git("", "-C", filepath.Join(g.top, dir), "ls-files", "-co", "--exclude-standard", "-z")
+	require.True(g, ok, "%s", strings.Join(g.log, "\n"))
+	for f := range strings.SplitSeq(list, "\x00") {
+		f = path.Join(dir, f)
+		switch info, err := os.Lstat(filepath.Join(g.top, f)); {
+		case err != nil || f == path.Clean(dir):
+		case info.Mode().IsRegular():
+			files = append(files, f)
+		case info.IsDir() && isThere(filepath.Join(g.top, f, ".git")):
+			files = append(files, g.visible(f)...)
+		}
+	}
+	slices.Sort(files)
+	return slices.Compact(files)
+}
+
+// TestGitIgnoreInRandomRepositories compares runs with what git lists, while the index has each form that git gives it.
+// FILEPROC_REPOSITORIES is the number of repositories, FILEPROC_SEED the seed.
+func TestGitIgnoreInRandomRepositories(t *testing.T) {
+	if runtime.GOOS == "windows" || runtime.GOOS == "darwin" {
+		t.Skip("Windows and macOS do not accept every generated name")
+	}
+	count, seed := 60, uint64(1)
+	if testing.Short() {
+		count = 8
+	}
+	if n, err := strconv.Atoi(os.Getenv("FILEPROC_REPOSITORIES")); err == nil {
+		count = n
+	}
+	if n, err := strconv.ParseUint(os.Getenv("FILEPROC_SEED"), 10, 64); err == nil {
+		seed = n
+	}
+	newHome(t)
+	runGit(t, ".", "--version")
+	kept, all, differs := 0, 0, 0
+	for i := range count {
+		g := &gitTest{T: t, IgnoreGenerator: testtree.IgnoreGenerator{Rand: rand.New(rand.NewPCG(seed, uint64(i)))}, top: filepath.Join(t.TempDir(), "r")}
+		require.NoError(t, os.Mkdir(g.top, 0o777))
+		format := []string{"sha1", "sha1", "sha256"}[g.IntN(3)]
+		_, ok := g.git("", "init", "-q", "--object-format="+format)
+		require.True(t, ok)
+		g.git("", "config", "splitIndex.maxPercentChange", []string{"0", "20", "100"}[g.IntN(3)])
+		for name, content := range g.Tree() {
+			g.paths = append(g.paths, name)
+			g.write(name, content)
+		}
+		slices.Sort(g.paths)
+		g.write(".git/info/exclude", g.Ignore(g.paths))
+		before := g.visible(".")
+		for range 3 + g.IntN(8) {
+			g.change()
+		}
+		if entries, _ := g.git("", "ls-files", "-s", "-z", "--sparse"); hasTwice(strings.Split(entries, "\x00")) {
+			continue // git 2.39 makes such an index if what is to be added becomes sparse
+		}
+		g.dropWhatOnlyObjectsKnow()
+		want := g.visible(".")
+		kept, all = kept+len(want), all+len(g.paths)
+		if !slices.Equal(before, want) {
+			differs++
+		}
+		dirs := []string{"."}
+		for _, p := range want {
+			dir := path.Dir(p)
+			if g.IntN(4) > 0 || slices.Contains(dirs, dir) {
+				continue
+			}
+			if _, isIgnored := g.git("", "check-ignore", "-q", "--no-index", "--", "./"+dir); !isIgnored { // no pattern ignores root itself
+				dirs = append(dirs, dir)
+			}
+		}
+		for _, dir := range dirs {
+			var below []string
+			for _, p := range want {
+				if dir == "." {
+					below = append(below, p)
+				} else if rest, ok := strings.CutPrefix(p, dir+"/"); ok {
+					below = append(below, rest)
+				}
+			}
+			for _, opts := range []fileproc.Options{{}, {Ordered: true}, {Workers: 1, ReadSize: fileproc.NoRead}, {FS: os.DirFS(g.top)}} {
+				opts.GitIgnore = true
+				root := filepath.Join(g.top, dir)
+				if opts.FS != nil {
+					if root = dir; slices.ContainsFunc(g.paths, func(p string) bool { return !fs.ValidPath(p) }) {
+						continue // not UTF-8
+					}
+				}
+				got, err := fileproc.Process(t.Context(), root, opts, relOf)
+				require.NoError(t, err)
+				slices.Sort(got)
+				require.Equal(t, below, got, "repository %d, %q; FILEPROC_SEED=%d\n%s", i, dir, seed, strings.Join(g.log, "\n"))
+			}
+		}
+		for _, ordered := range []bool{false, true} { // each path is judged as if it were listed
+			there := slices.DeleteFunc(slices.Clone(g.paths), func(p string) bool { return !isThere(filepath.Join(g.top, p)) })
+			g.Shuffle(len(there), func(i, j int) { there[i], there[j] = there[j], there[i] })
+			opts := fileproc.Options{GitIgnore: true, Files: slices.Values(there), Ordered: ordered}
+			got, err := fileproc.Process(t.Context(), g.top, opts, relOf)
+			require.NoError(t, err)
+			slices.Sort(got)
+			require.Equal(t, slices.DeleteFunc(slices.Clone(want), func(p string) bool { return !slices.Contains(there, p) }), got, "repository %d; FILEPROC_SEED=%d\n%s", i, seed, strings.Join(g.log, "\n"))
+		}
+	}
+	t.Logf("%d repositories, %d with other files because of the changes; git shows %d files of %d", count, differs, kept, all)
+	require.Greater(t, differs, count/3)
+}
+
+// An index that cannot be used is a failure of its own, and the rules apply. It is not looked at unless a rule ignores something.
+func TestGitIndexThatCannotBeUsed(t *testing.T) {
+	home := newHome(t)
+	index := filepath.Join(home, "r", ".git", "index")
+	for what, tt := range map[string]struct {
+		make func() error
+		says string
+	}{
+		"is absent":  {func() error { return nil }, ""},
+		"is garbage": {func() error { return os.WriteFile(index, []byte(strings.Repeat("garbage", 20)), 0o666) }, "damaged"},
+		"is empty":   {func() error { return os.WriteFile(index, nil, 0o666) }, "too early"},
+		"is of a later kind": {func() error {
+			return os.WriteFile(index, []byte("DIRC\x00\x00\x00\x05"+strings.Repeat("\x00", 40)), 0o666)
+		}, "version 5"},
+		"is a directory": {func() error { return os.Mkdir(index, 0o777) }, "regular"},
+		"names a shared file": {func() error {
+			return os.WriteFile(index, []byte("DIRC\x00\x00\x00\x02\x00\x00\x00\x00link\x00\x00\x00\x14"+strings.Repeat("\x01", 40)), 0o666)
+		}, "sharedindex"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			require.NoError(t, os.RemoveAll(filepath.Join(home, "r")))
+			require.True(t, testtree.Make(t, home, append(repository("r", ""), "r/.gitignore=*.log\n", "r/a.txt=", "r/d/b.txt=")...))
+			require.NoError(t, tt.make())
+			for _, fsys := range []fs.FS{nil, os.DirFS(home)} {
+				root := "r"
+				if fsys == nil {
+					root = filepath.Join(home, "r")
+				}
+				for _, files := range []iter.Seq[string]{nil, slices.Values([]string{"a.txt", "d/b.txt", ".gitignore", "d/b.log"})} {
+					for _, ordered := range []bool{false, true} {
+						var failed []error
+						var report fileproc.Report
+						opts := fileproc.Options{FS: fsys, Files: files, GitIgnore: true, Ordered: ordered, Report: &report, OnError: func(err error) error {
+							failed = append(failed, err)
+							return nil
+						}}
+						run := func() []string {
+							failed = nil
+							got, err := fileproc.Process(t.Context(), root, opts, relOf)
+							require.NoError(t, err)
+							requireBalanced(t, report)
+							return slash(got)
+						}
+						if files == nil {
+							require.NoError(t, os.RemoveAll(filepath.Join(home, "r", "d", "b.log")))
+							require.ElementsMatch(t, []string{".gitignore", "a.txt", "d/b.txt"}, run())
+							require.Empty(t, failed)
+						}
+						require.True(t, testtree.Make(t, home, "r/d/b.log="))
+						require.ElementsMatch(t, []string{".gitignore", "a.txt", "d/b.txt"}, run())
+						if tt.says == "" {
+							require.Empty(t, failed)
+							continue
+						}
+						require.Len(t, failed, 1)
+						require.ErrorContains(t, failed[0], tt.says)
+						var f *fileproc.Failure
+						require.ErrorAs(t, failed[0], &f)
+						require.Equal(t, fileproc.FailedFile, f.Kind)
+						require.Contains(t, filepath.ToSlash(f.Path), "r/.git/")
+					}
+				}
+			}
+		})
+	}
+}
+
+// What git tracks is left out by other rules than git's all the same. Of a directory that git ignores, only what it tracks comes,
+// and what a submodule in it has.
+func TestGitIgnoreOfWhatIsTracked(t *testing.T) {
+	home := newHome(t)
+	top := filepath.Join(home, "r")
+	require.True(t, testtree.Make(t, top, ".gitignore=*.log\n/dist\n", ".ignore=skip*\n", "a.log=", "b.log=", "skip.log=", "skip.txt=", "c.txt=",
+		"dist/a=", "dist/b=", "dist/.gitignore=!b\n", "dist/.ignore=!b\n", "dist/d/e/f=", "dist/d/g=", "dist/none/h="))
+	runGit(t, home, "init", "-q", "r")
+	require.True(t, testtree.Make(t, top, "dist/sub/x=", "dist/sub/y.o=", "dist/sub/.gitignore=*.o\n", "dist/empty/z=", "dist/other/u="))
+	for _, sub := range []string{"sub", "empty", "other"} {
+		dir := filepath.Join(top, "dist", sub)
+		runGit(t, dir, "init", "-q")
+		runGit(t, dir, "commit", "-q", "--allow-empty", "-m", "m")
+	}
+	runGit(t, top, "add", "-f", "a.log", "skip.log", "dist/a", "dist/d/e/f", "dist/sub", "dist/empty")
+	require.NoError(t, os.RemoveAll(filepath.Join(top, "dist", "empty", ".git"))) // a submodule that is not checked out
+	tracked := []string{".gitignore", ".ignore", "a.log", "c.txt", "dist/a", "dist/d/e/f", "dist/sub/.gitignore", "dist/sub/x"}
+	for _, ordered := range []bool{false, true} {
+		for _, opts := range []fileproc.Options{{}, {IgnoreFiles: []string{".ignore"}}, {MaxDepth: 1}} {
+			opts.GitIgnore, opts.Ordered = true, ordered
+			got, err := fileproc.Process(t.Context(), top, opts, relOf)
+			require.NoError(t, err)
+			want := slices.Clone(tracked)
+			switch {
+			case opts.MaxDepth == 1:
+				want = append(want[:4], "skip.log", "skip.txt")
+			case opts.IgnoreFiles == nil:
+				want = append(want, "skip.log", "skip.txt")
+			}
+			require.ElementsMatch(t, want, slash(got), "%v", opts.IgnoreFiles)
+		}
+		got, err := fileproc.Process(t.Context(), top, fileproc.Options{GitIgnore: true, Ordered: ordered, Files: slices.Values([]string{"dist/"})}, relOf)
+		require.NoError(t, err)
+		require.ElementsMatch(t, tracked[4:], slash(got))
+	}
+	t.Run("links", func(t *testing.T) {
+		testtree.Symlink(t, "../c.txt", filepath.Join(top, "dist", "link"))
+		testtree.Symlink(t, "../c.txt", filepath.Join(top, "dist", "untracked"))
+		runGit(t, top, "add", "-f", "dist/link")
+		for _, mode := range []fileproc.Symlinks{fileproc.SymlinksFiles, fileproc.SymlinksFollow} {
+			for _, files := range []iter.Seq[string]{nil, slices.Values([]string{"dist/link", "dist/untracked", "dist/a"})} {
+				if files != nil && mode == fileproc.SymlinksFollow {
+					continue
+				}
+				got, err := fileproc.Process(t.Context(), top, fileproc.Options{GitIgnore: true, Symlinks: mode, Files: files, Include: []string{"dist/*"}}, relOf)
+				require.NoError(t, err)
+				require.ElementsMatch(t, []string{"dist/a", "dist/link"}, slash(got))
+			}
+		}
+	})
+}
