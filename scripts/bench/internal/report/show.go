@@ -23,10 +23,10 @@ type target struct {
 }
 
 var targets = []target{
-	{"flat and nested, 100k and 1m, whole / C loop", "floor", "whole / ", "wall ≤ 0.85"},
+	{"whole / C loop: flat 100k, nested 100k, flat 1m, nested 1m", "floor", "whole / ", "wall ≤ 0.85"},
 	{"the same without io_uring", "backends", "nouring, ", "wall ≤ 1.00"},
-	{"1 to 1m files, with io_uring / without", "uring", "", "wall ≤ 1.02"},
-	{"metadata / C loop with fstatat", "floor", "stat / ", "wall ≤ 0.95"},
+	{"with io_uring / without: 1, 10, 100, 1k, 10k, 100k, 1m files", "uring", "", "wall ≤ 1.02"},
+	{"metadata / C loop with fstatat, the same sets", "floor", "stat / ", "wall ≤ 0.95"},
 	{"ReadDir / getdents64", "floor", "ReadDir / bare getdents64", "wall ≤ 0.90"},
 	{"ReadDir / os.ReadDir", "floor", "ReadDir / os.ReadDir", "wall ≤ 0.35"},
 	{"whole / WalkDir + ReadFile", "walkdir", "whole / ", "wall ≤ 0.20, CPU ≤ 0.30"},
@@ -37,7 +37,7 @@ var targets = []target{
 	{"again, 1m files, nothing changed / a full run", "again", "the size, nothing changed / a full run", "wall ≤ 0.45"},
 	{"again, 1m files, 1 % changed / a full run", "again", "the size, 1 % changed / a full run", "wall ≤ 0.50"},
 	{"FUSE, 1 ms an open, 1,000 files", "fuse", "default / Workers 2", "≤ 60 ms"},
-	{"allocations a file, 100k, prefixes", "allocs", "", "≤ 0.002 allocations"},
+	{"allocations a file: 100k files, the first 2 KiB of each", "allocs", "", "≤ 0.002 allocations"},
 	{"peak memory, Stream, 1m files, warm", "peak", "Stream, warm", "≤ 16 MiB"},
 	{"the same, cold", "peak", "Stream, cold", "≤ 80 MiB"},
 	{"cancel, cold, one head of 4 ms, worst", "cold", "cancel, 60 directories of 300 files, ext4, one head, 4ms a seek", ""},
@@ -104,7 +104,7 @@ func reached(p record.Pair, unit string) (measure.Spread, bool) {
 // readme returns a table of wall and processor times of the other sides, relative to fileproc's.
 func readme(_ *runner, r record.Results) string {
 	type column = record.Column[string]
-	columns := []column{{Head: "times fileproc's", Cell: func(who string) string { return who }}}
+	columns := []column{{Head: "multiples of fileproc's time", Cell: func(who string) string { return who }}}
 	for _, set := range r.Sets() {
 		times := func(unit string) func(string) string {
 			return func(who string) string {

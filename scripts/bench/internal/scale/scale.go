@@ -25,13 +25,13 @@ var trees = []load{{"flat", 0, 10_000, false, 1, false}, {"nested", 100, 10_000,
 // The trees of the model.
 var loads = []load{
 	{"flat, content", 0, 200_000, false, 1, false},
-	{"listed by 2 descriptors", 0, 200_000, false, 2, true},
-	{"listed by one a core", 0, 200_000, false, 0, true},
+	{"flat, content, listed in 2 parts", 0, 200_000, false, 2, true},
+	{"flat, content, listed in a part for each core", 0, 200_000, false, 0, true},
 	{"nested, content (100 files a directory)", 2000, 200_000, false, 1, false},
 	{"many directories, content (4 files each)", 25_000, 25_000 * manyFiles, false, 1, false},
 	{"flat, metadata", 0, 200_000, true, 1, false},
-	{"listed by one a core", 0, 200_000, true, 0, true},
-	{"the same, opened through one", 0, 200_000, true, 0, false},
+	{"flat, metadata, listed in a part for each core", 0, 200_000, true, 0, true},
+	{"the same, looked up through one part", 0, 200_000, true, 0, false},
 	{"nested, metadata", 2000, 200_000, true, 1, false},
 	{"many directories, metadata", 25_000, 25_000 * manyFiles, true, 1, false},
 }
