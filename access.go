@@ -2,6 +2,7 @@ package fileproc
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/fileproc/fileproc/internal/content"
@@ -37,6 +38,7 @@ type access struct {
 	pin  dirPin
 
 	counts    counts
+	read      atomic.Int64 // bytes that the callback has read by reading, for OnProgress: counts has them when it has returned
 	pos       position
 	reading   interface{ end() } // what File.Reader has returned to the callback that runs, or nil
 	withError any                // the result that fn returned with the failure that yieldError gets next

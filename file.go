@@ -521,6 +521,7 @@ func (r *fileReader) Read(p []byte) (n int, err error) {
 			err = sys.PathError("read", r.node.entryPath(r.name.String()), err)
 		}
 		r.given += int64(n)
+		r.w.read.Add(int64(n))
 		if r.err = err; err != nil {
 			r.close()
 		}

@@ -264,7 +264,8 @@ type Options struct {
 
 	// OnProgress, if not nil, is called about ten times a second with the current
 	// Report, and once with the final one before the run returns. No number
-	// decreases between calls. Abandoned is zero before the last call.
+	// decreases between calls. Abandoned is zero before the last call. Bytes has what
+	// [File.Reader] gives as soon as it is read.
 	//
 	// The calls come one at a time, on a goroutine of their own, while workers run
 	// fn and OnError. The last call comes after all calls of fn have returned, on
@@ -301,7 +302,8 @@ type Options struct {
 	// to root. [File.Root] says which one has a file. A root that is given twice is processed
 	// twice. One that fails does not end the run, which is also so for a file that
 	// [Options.IgnoreFiles] names by its path. With [Options.Ordered], results come in the order
-	// of Roots. Roots cannot be combined with Files, nor with package incremental.
+	// of Roots. Roots cannot be combined with Files, whose paths are relative to one root, nor
+	// with package incremental.
 	Roots []string
 
 	// Files, if not nil, gives the paths of the files to process, relative to root

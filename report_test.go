@@ -102,6 +102,19 @@ func TestProgressHasNothingAbandoned(t *testing.T) {
 	require.Equal(t, counts{found: 3}, s.shownCounts())
 }
 
+// What a callback reads behind File.Data is shown at once, and once.
+func TestShownCountsOfWhatIsRead(t *testing.T) {
+	s := &shared{resources: resources{pool: new(pool)}, calls: callbacks{onProgress: func(counts, time.Duration) {}}}
+	w := &worker{shared: s}
+	s.workers = []*worker{w}
+	w.read.Store(5)
+	require.EqualValues(t, 5, s.shownCounts().bytes)
+	w.counts.bytes = 8
+	require.EqualValues(t, 5, s.shownCounts().bytes)
+	w.show()
+	require.EqualValues(t, 8, s.shownCounts().bytes)
+}
+
 // A panic of the last call is a *PanicError too, and does not hide that of fn.
 func TestProgressPanicAtTheEnd(t *testing.T) {
 	for _, fnPanics := range []bool{false, true} {

@@ -218,6 +218,7 @@ func (w *worker) show() {
 	}
 	w.shown.Lock()
 	w.shown.counts = w.counts
+	w.read.Store(0)
 	w.shown.Unlock()
 }
 
@@ -230,6 +231,7 @@ func (s *shared) shownCounts() (total counts) {
 		if w != nil {
 			w.shown.Lock()
 			total.add(&w.shown.counts)
+			total.bytes += w.read.Load()
 			w.shown.Unlock()
 		}
 	}

@@ -3,7 +3,9 @@ package fileproc_test
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"reflect"
 	"runtime"
@@ -170,6 +172,39 @@ func TestListed(t *testing.T) {
 	err := fileproc.ForEach(t.Context(), dir, fileproc.Options{Workers: 1, Report: &report}, func(*fileproc.File) error { return fs.SkipAll })
 	require.NoError(t, err)
 	require.False(t, report.Listed)
+}
+
+// TestProgressOfOneFile: OnProgress sees what File.Reader gives while the callback reads it, and the final Report counts it once.
+func TestProgressOfOneFile(t *testing.T) {
+	watchdog(t)
+	dir := t.TempDir()
+	const size, half = 1 << 20, 1 << 19
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "f"), make([]byte, size), 0o666))
+	for _, readSize := range []int{1000, fileproc.NoRead} {
+		seen, calls := make(chan bool), 0
+		var read atomic.Bool
+		var final fileproc.Report
+		opts := fileproc.Options{ReadSize: readSize, Report: &final, OnProgress: func(r fileproc.Report) {
+			require.LessOrEqual(t, r.Bytes, int64(size))
+			if read.Load() && r.Processed == 0 {
+				if calls++; calls == 3 {
+					assert.GreaterOrEqual(t, r.Bytes, int64(half-1000)) // those of Data count when the callback has returned
+					close(seen)
+				}
+			}
+		}}
+		err := fileproc.ForEach(t.Context(), dir, opts, func(f *fileproc.File) error {
+			in := f.Reader()
+			_, err := io.CopyN(io.Discard, in, half)
+			require.NoError(t, err)
+			read.Store(true)
+			<-seen
+			_, err = io.Copy(io.Discard, in)
+			return err
+		})
+		require.NoError(t, err)
+		require.EqualValues(t, size, final.Bytes)
+	}
 }
 
 // TestGoroutinesOfCallbacks: on which goroutine OnError and OnProgress run.
