@@ -142,8 +142,8 @@ func listCommand(r *run.Run) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ls [flags] [DIR]...",
 		Short: "List files",
-		Long: `List the regular files below the directories (default the working directory), in no particular order. As with
-fd -t f, hidden and ignored files are left out.`,
+		Long: `List the regular files below the directories (default the working directory), those of one in no particular order. As
+with fd -t f, hidden and ignored files are left out.`,
 		Example: "  fileproc ls --suffix .go --newer 7d\n  fileproc ls -u -0 | xargs -0 wc -l",
 		RunE: func(_ *cobra.Command, args []string) error {
 			r.Opts.ReadSize = fileproc.NoRead
@@ -154,7 +154,7 @@ fd -t f, hidden and ignored files are left out.`,
 			return r.Each(run.Job{Args: args, Visit: func(it *run.Item, c *output.Chunk) (err error) {
 				var st fileproc.Stat
 				if long || asJSON {
-					if st, err = it.Stat(); err != nil {
+					if st, err = it.F.Stat(); err != nil {
 						return err
 					}
 				}

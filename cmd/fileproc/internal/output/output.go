@@ -168,7 +168,6 @@ func (o *Output) Warn(lines ...string) {
 type Chunk struct {
 	B      []byte
 	Out    *Output  // nil if the chunk must keep all of its output
-	Wait   func()   // waits for the file's turn; nil if files have none
 	locked bool     // the chunk holds Out.mu until the end of the file
 	_      [64]byte // keeps the chunks of two workers on different cache lines
 }
@@ -183,9 +182,6 @@ func (c *Chunk) LineDone() {
 // spill writes the buffer and keeps the output locked.
 func (c *Chunk) spill() {
 	if !c.locked {
-		if c.Wait != nil {
-			c.Wait()
-		}
 		c.Out.mu.Lock()
 		c.locked = true
 		if c.Out.any {

@@ -72,17 +72,24 @@ func TestProgressCounts(t *testing.T) {
 		time.Sleep(time.Nanosecond)
 		out.Count(0, 0)
 		shows("\r⠙ 3 files, 3 files/s, 1.0K bytes\x1b[0K")
-		for range 2 { // directories
+		for range 2 { // runs
 			each := out.OnProgress()
-			each(fileproc.Report{Processed: 1, Bytes: 1024})
+			each(fileproc.Report{Found: 9, Processed: 1, Bytes: 1024})
 			screen.Reset()
-			each(fileproc.Report{Processed: 2, Unchanged: 3, Bytes: 4096})
+			each(fileproc.Report{Found: 9, Processed: 2, Unchanged: 3, Bytes: 4096})
 		}
 		shows("\r⠴ 13 files, 12 files/s, 9.0K bytes\x1b[0K")
+		each, skipped := out.OnProgress(), map[fileproc.SkipReason]int64{fileproc.SkippedHidden: 4, fileproc.SkippedBinary: 1}
+		each(fileproc.Report{Found: 16, Processed: 1, Unchanged: 1, Failed: 2, Skipped: skipped})
+		shows("\r⠦ 15 files, 14 files/s, 9.0K bytes\x1b[0K")
+		each(fileproc.Report{Found: 16, Processed: 1, Unchanged: 1, Failed: 2, Skipped: skipped, Listed: true})
+		shows("\r⠧ 15 of 22 files, 14 files/s, 9.0K byte\x1b[0K")
+		each(fileproc.Report{Found: 16, Processed: 7, Unchanged: 2, Failed: 2, Skipped: skipped, Listed: true})
+		shows("\r⠇ 22 files, 20 files/s, 9.0K bytes\x1b[0K")
 		for columns = range 6 {
 			out.ShowProgress()
 		}
-		shows("\r⠦ 1\x1b[0K\r⠧ 13\x1b[0K")
+		shows("\r⠏ 2\x1b[0K\r⠋ 22\x1b[0K")
 		var stdout bytes.Buffer
 		out.stdout = &stdout
 		out.Write([]byte("x\n"))
@@ -195,12 +202,9 @@ func TestOutputs(t *testing.T) {
 		require.Len(t, stdout.String(), 4+flushSize+5)
 
 		stdout.Reset()
-		waited := 0
-		first, second, none := Chunk{Out: out, B: []byte("first\n"), Wait: func() { waited++ }}, Chunk{Out: out}, Chunk{Out: out}
+		first, second, none := Chunk{Out: out, B: []byte("first\n")}, Chunk{Out: out}, Chunk{Out: out}
 		first.LineDone()
-		require.Zero(t, waited, "its turn is waited for when there is something to write")
 		first.FileDone()
-		require.Equal(t, 1, waited)
 		none.FileDone()
 		second.B = bytes.Repeat([]byte{'x'}, SpillSize-1)
 		second.LineDone()

@@ -26,6 +26,7 @@ type progress struct {
 	enabled      bool
 	width        func() int   // of the terminal, in columns
 	files, bytes atomic.Int64 // processed so far
+	total        atomic.Int64 // the files that there are, 0 until all are listed
 	// guarded by the output's mutex
 	frames int       // how often the line was drawn
 	shown  bool      // the line is on the terminal
@@ -33,16 +34,23 @@ type progress struct {
 	done   bool
 }
 
-// OnProgress returns a function for Options.OnProgress, or nil if no progress is shown. Each root needs a function of its own.
+// OnProgress returns a function for the Options.OnProgress of one run, or nil if no progress is shown.
 func (o *Output) OnProgress() func(fileproc.Report) {
 	if !o.enabled {
 		return nil
 	}
-	var last fileproc.Report
+	files, bytes := o.files.Load(), o.bytes.Load() // of earlier runs
 	return func(r fileproc.Report) {
-		o.files.Add(r.Processed + r.Unchanged - last.Processed - last.Unchanged)
-		o.bytes.Add(r.Bytes - last.Bytes)
-		last = r
+		total := int64(0)
+		if r.Listed {
+			total = files + r.Found - r.Failed
+			for _, n := range r.Skipped {
+				total -= n
+			}
+		}
+		o.files.Store(files + r.Processed + r.Unchanged)
+		o.bytes.Store(bytes + r.Bytes)
+		o.total.Store(total)
 		o.ShowProgress()
 	}
 }
@@ -75,7 +83,11 @@ func (o *Output) draw() {
 	}
 	o.next = time.Now().Add(100 * time.Millisecond)
 	files, bytes := o.files.Load(), o.bytes.Load()
-	text := fmt.Sprintf("%d files, %.0f files/s", files, float64(files)/time.Since(o.Start).Seconds())
+	of := ""
+	if total := o.total.Load(); total > files {
+		of = fmt.Sprintf(" of %d", total)
+	}
+	text := fmt.Sprintf("%d%s files, %.0f files/s", files, of, float64(files)/time.Since(o.Start).Seconds())
 	if bytes > 0 { // ls, du and stats read none
 		text += fmt.Sprintf(", %s bytes", Size(bytes, true))
 	}

@@ -84,7 +84,7 @@ func TestSplitName(t *testing.T) {
 			continue // a volume
 		}
 		want[0] = filepath.FromSlash(want[0])
-		if dir, rel := SplitName(name); want != [2]string{dir, rel} {
+		if dir, rel := records.Split(name); want != [2]string{dir, rel} {
 			t.Errorf("%q: %q, %q, want %q", name, dir, rel, want)
 		}
 	}

@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime/debug"
-	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -104,69 +103,53 @@ func Version() string {
 	return "(unknown)"
 }
 
-// An Item is one file that a subcommand visits: a file of a directory, a file named as an argument, or standard input.
+// An Item is one file that a subcommand visits, or standard input.
 type Item struct {
-	F    *fileproc.File // nil if an argument names the file
-	Dir  string         // the directory that is visited, as Join takes it; the path of the file if F is nil
+	F    *fileproc.File // nil for standard input
+	Dir  string         // the argument that led to the file, as Join takes it
 	Data []byte         // the content, or its beginning if More is set
 	More bool           // only Reader gives the whole content
 	run  *Run
-	info fs.FileInfo // of a file named as an argument
-	in   *os.File    // standard input, or what Read has opened
 }
 
-// Named returns the item of a file that is in no directory that is visited, or for Stdin, if that may be, of standard input.
-func (r *Run) Named(path string, mayBeStdin bool, wait func()) Item {
-	it := Item{run: r, Dir: path, More: true}
-	if path == Stdin && mayBeStdin {
-		wait() // if standard input is named twice, the first item reads it to the end
-		it.in = os.Stdin
-	}
-	return it
-}
+// Input returns the item of standard input.
+func (r *Run) Input() *Item { return &Item{Dir: Stdin, More: true, run: r} }
+
+// IsArgument reports whether the file itself is an argument.
+func (it *Item) IsArgument() bool { return it.F == nil || it.F.Path() == it.F.Root() }
 
 // Path returns the path to print.
 func (it *Item) Path() string {
-	if it.F == nil {
+	if it.IsArgument() {
 		return it.Dir
 	}
 	return Join(it.Dir, it.F.Rel())
 }
 
-// Reader returns a reader of the whole content, which fails once the run is cancelled.
+// Reader returns a reader of the whole content.
 func (it *Item) Reader() io.Reader {
-	if it.F != nil {
-		return it.F.Reader()
+	if it.F == nil {
+		return it.run.Counted(os.Stdin)
 	}
-	return it
+	return it.F.Reader()
 }
 
-// Read reads a file that is in no directory that is visited. It adds the bytes that it reads to the report and the progress.
-func (it *Item) Read(p []byte) (n int, err error) {
-	if it.in == nil {
-		it.in, err = os.Open(it.Dir)
+// Counted returns a reader of what no Report counts. It adds the bytes that it reads to the totals and the progress, and fails
+// once the run is cancelled.
+func (r *Run) Counted(in io.Reader) io.Reader { return counted{r, in} }
+
+type counted struct {
+	run *Run
+	in  io.Reader
+}
+
+func (c counted) Read(p []byte) (n int, err error) {
+	if err = c.run.Ctx.Err(); err == nil {
+		n, err = c.in.Read(p)
 	}
-	if err = cmp.Or(err, it.run.Ctx.Err()); err == nil {
-		n, err = it.in.Read(p)
-	}
-	it.run.Read.Add(int64(n))
-	it.run.Out.Count(0, int64(n))
+	c.run.Read.Add(int64(n))
+	c.run.Out.Count(0, int64(n))
 	return n, err
-}
-
-// Close closes what Read has opened.
-func (it *Item) Close() {
-	if it.in != os.Stdin { // the next item may go on reading standard input
-		it.in.Close()
-	}
-}
-
-// Stat returns the metadata.
-func (it *Item) Stat() (fileproc.Stat, error) {
-	if it.F != nil {
-		return it.F.Stat()
-	}
-	return fileproc.Stat{Size: it.info.Size(), ModTime: it.info.ModTime(), Mode: it.info.Mode()}, nil
 }
 
 // Stdin is the argument that stands for standard input.
@@ -204,11 +187,6 @@ type Job struct {
 	Read    func(it *Item) ([]byte, error)
 	Print   func(path string, value []byte, c *output.Chunk) error
 	Version string // of what Read returns
-	// Dir, unless it is nil, is called before the directory Join(dir, rel) is opened. If it returns false, the directory is left
-	// out.
-	Dir func(dir, rel string) bool
-	// Done is called after the files of a directory that was not left out have been visited.
-	Done func(dir string)
 }
 
 // Each runs j. A failure of a file is reported at once; an error that Each returns has ended the run.
@@ -231,93 +209,68 @@ func (r *Run) Each(j Job) error {
 		return errors.New("--files-from takes the place of the arguments")
 	case r.List != "":
 		return r.eachListed(&j)
+	case r.Cache != "" && len(j.Args) == 1 && IsFile(j.Args[0]):
+		return errors.New("--cache is for a directory, not for " + j.Args[0])
 	case len(j.Args) == 0:
-		return cmp.Or(r.eachInDir(&j, ""), context.Cause(r.Ctx))
-	case r.Cache == "" && j.Dir == nil && !slices.ContainsFunc(j.Args, func(arg string) bool { info, err := os.Stat(arg); return err != nil || !info.IsDir() }):
-		r.Opts.Roots = j.Args
-		return cmp.Or(r.eachInDir(&j, j.Args[0]), context.Cause(r.Ctx))
+		return r.eachBelow(&j, "")
 	}
-	InTurn(r, slices.Values(j.Args), func(arg string, wait func()) (emit func() error) {
-		it, err := r.Named(arg, j.Stdin, wait), error(nil)
-		if it.in == nil {
-			it.info, err = os.Stat(arg)
-		}
+	var roots []string // the arguments since the last "-"
+	for _, arg := range j.Args {
 		switch {
-		case it.info != nil && it.info.IsDir():
-			return func() error { return r.eachInDir(&j, arg) }
-		case r.Cache != "":
-			return func() error { return cmp.Or(err, errors.New("--cache is for a directory, not for "+arg)) }
-		}
-		c := &output.Chunk{Out: r.Out, Wait: wait}
-		if err == nil {
-			err = j.Visit(&it, c)
-			it.Close()
-		}
-		return func() error {
-			c.FileDone()
-			if err != nil && err != ErrEnough && err != fileproc.ErrSkip {
-				r.Fail(&fs.PathError{Op: opProcess, Path: arg, Err: err})
-				return nil
-			}
-			r.Totals.Processed++
-			r.Out.Count(1, 0)
-			if err == ErrEnough {
+		case arg == "": // as of an unset variable; fileproc would refuse all roots
+			_, err := os.Stat(arg)
+			r.Fail(err)
+		case arg == Stdin && j.Stdin:
+			if err := r.eachBelow(&j, roots...); err != nil {
 				return err
 			}
-			return nil
+			if err := r.eachInput(&j); err != nil {
+				return err
+			}
+			roots = nil
+		default:
+			roots = append(roots, arg)
 		}
-	})
+	}
+	return r.eachBelow(&j, roots...)
+}
+
+// IsFile reports whether an argument is a file, or may be standard input.
+func IsFile(arg string) bool {
+	info, err := os.Stat(arg)
+	return arg == Stdin || err == nil && !info.IsDir()
+}
+
+// eachInput visits standard input.
+func (r *Run) eachInput(j *Job) error {
+	c := output.Chunk{Out: r.Out}
+	err := j.Visit(r.Input(), &c)
+	c.FileDone()
+	switch err {
+	case nil, fileproc.ErrSkip:
+		r.Totals.Processed++
+		r.Out.Count(1, 0)
+	case ErrEnough:
+		r.Stop(err)
+	default:
+		r.Fail(&fs.PathError{Op: opProcess, Path: Stdin, Err: err})
+	}
 	return context.Cause(r.Ctx)
 }
 
-// maxAhead is how many of the arguments may be visited before their turn to be printed, unless they are directories. It is large
-// enough that one large file does not block the other workers. Each file keeps at most output.SpillSize of output.
-const maxAhead = 256
-
-// InTurn calls work for each item, on all workers, and then the emit functions that work returned, one at a time in the
-// order of the items. work may wait for its item's turn. An error of emit ends the run. After ErrEnough InTurn does not wait for
-// work, which may hang.
-func InTurn[T any](r *Run, items iter.Seq[T], work func(x T, wait func()) (emit func() error)) {
-	type task struct {
-		turn chan struct{} // closed when it is the item's turn
-		emit chan func() error
+// eachBelow visits the files below roots, or Opts.Files below one. The root "" is the working directory without an argument. The
+// output of a file is printed when Visit returns; in order and with --cache, this goroutine prints it. A cache file is that of one root.
+func (r *Run) eachBelow(j *Job, roots ...string) error {
+	if len(roots) == 0 {
+		return nil
 	}
-	// The buffer is for performance. Of maxAhead items, one blocks in the send to ahead and one has its turn.
-	ahead, workers := make(chan task, maxAhead-2), make(chan struct{}, r.Opts.Workers)
-	go func() {
-		defer close(ahead)
-		for x := range items {
-			workers <- struct{}{}
-			if r.Ctx.Err() != nil { // a cancelled run starts no more work
-				return
-			}
-			t := task{make(chan struct{}), make(chan func() error, 1)}
-			ahead <- t
-			go func() {
-				t.emit <- work(x, func() { <-t.turn })
-				<-workers
-			}()
-		}
-	}()
-	for t := range ahead {
-		close(t.turn)
-		emit := <-t.emit
-		if err := emit(); err != nil {
-			r.Stop(err)
-		}
-		if context.Cause(r.Ctx) == ErrEnough {
-			break
-		}
+	dir, opts := roots[0], r.Opts
+	if len(roots) > 1 {
+		opts.Roots = roots
+		opts.Ordered = opts.Ordered || r.sorts && opts.Symlinks != fileproc.SymlinksFollow
 	}
-	r.Out.ShowProgress()
-}
-
-// eachInDir visits the files of a directory, or of Opts.Roots. The output of a file is printed when Visit returns; with --sort and --cache, this
-// goroutine prints it.
-func (r *Run) eachInDir(j *Job, dir string) error {
-	opts := r.Opts
 	opts.OnProgress = r.Out.OnProgress()
-	if opts.OnError == nil {
+	if opts.OnError == nil && !opts.Ordered {
 		opts.OnError = func(err error) error {
 			r.Fail(errors.Unwrap(err)) // a Failure wraps an fs.PathError
 			return nil
@@ -330,29 +283,12 @@ func (r *Run) eachInDir(j *Job, dir string) error {
 		opts.Report.Found, opts.Report.Failed = 0, 0 // which Fail counts
 		r.Totals.Add(*opts.Report)
 	}()
-	if j.Dir != nil {
-		if opts.Files == nil {
-			opts.SelectDir = func(e fileproc.Entry) bool { return j.Dir(dir, e.Rel()) }
-		}
-		if !j.Dir(dir, "") {
-			return nil
-		}
-		defer j.Done(dir)
-	}
 	item := func(f *fileproc.File) *Item {
-		it := &Item{run: r, F: f, Dir: dir, Data: f.Data(), More: f.Truncated()}
-		if opts.Roots != nil {
+		it := &Item{F: f, Data: f.Data(), More: f.Truncated()}
+		if dir != "" {
 			it.Dir = f.Root()
 		}
 		return it
-	}
-	visit := func(f *fileproc.File, c *output.Chunk) error {
-		err := j.Visit(item(f), c)
-		if err == ErrEnough {
-			r.Stop(err)
-			return fs.SkipAll
-		}
-		return err
 	}
 	root := cmp.Or(dir, ".")
 	chunks := make([]output.Chunk, opts.Workers)
@@ -373,24 +309,27 @@ func (r *Run) eachInDir(j *Job, dir string) error {
 		results = fileproc.Stream(r.Ctx, root, opts, func(f *fileproc.File) ([]byte, error) {
 			c := &chunks[f.Worker()] // without an output, it keeps everything
 			c.B = c.B[:0]
-			err := visit(f, c)
+			err := j.Visit(item(f), c)
 			return bytes.Clone(c.B), fileproc.WithResult(err)
 		})
 	default:
-		return fileproc.ForEach(r.Ctx, root, opts, func(f *fileproc.File) error {
+		err := fileproc.ForEach(r.Ctx, root, opts, func(f *fileproc.File) error {
 			c := &chunks[f.Worker()]
 			c.Out = r.Out
 			defer c.FileDone()
-			return visit(f, c)
+			err := j.Visit(item(f), c)
+			if err == ErrEnough {
+				r.Stop(err)
+				return fs.SkipAll
+			}
+			return err
 		})
+		return cmp.Or(err, context.Cause(r.Ctx))
 	}
 	for b, err := range results {
-		if err != nil {
-			return err
-		}
 		if r.Cache == "" {
 			printed.B = append(printed.B, b...)
-		} else {
+		} else if err == nil {
 			rel, value, _ := bytes.Cut(b, []byte{0})
 			path := Join(dir, string(rel))
 			if err := j.Print(path, value, &printed); err != nil {
@@ -398,8 +337,17 @@ func (r *Run) eachInDir(j *Job, dir string) error {
 			}
 		}
 		printed.FileDone()
+		switch failure, ok := err.(*fileproc.Failure); {
+		case errors.Is(err, ErrEnough):
+			r.Stop(ErrEnough)
+			return ErrEnough
+		case ok:
+			r.Fail(&failure.PathError)
+		case err != nil:
+			return err
+		}
 	}
-	return nil
+	return context.Cause(r.Ctx)
 }
 
 // eachListed visits the files of --files-from: each group of successive names that are relative to the same directory is
@@ -422,7 +370,7 @@ func (r *Run) eachListed(j *Job) (err error) {
 	var failed error
 	advance := func() (ok bool) {
 		name, failed, ok = next()
-		dir, rel = SplitName(name)
+		dir, rel = records.Split(name)
 		return ok && failed == nil
 	}
 	for more := advance(); more && r.Ctx.Err() == nil; {
@@ -437,7 +385,7 @@ func (r *Run) eachListed(j *Job) (err error) {
 				}
 			}
 		}
-		if err := r.eachInDir(j, at); err != nil {
+		if err := r.eachBelow(j, at); err != nil {
 			return err
 		}
 	}
@@ -446,6 +394,3 @@ func (r *Run) eachListed(j *Job) (err error) {
 	}
 	return context.Cause(r.Ctx)
 }
-
-// SplitName divides a listed name.
-var SplitName = records.Split

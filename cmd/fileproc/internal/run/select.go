@@ -28,6 +28,7 @@ type Selection struct {
 	Cache            string           // the file of --cache
 	List             string           // the file of --files-from
 	Null             bool             // -0: names in List end with NUL bytes
+	sorts            bool             // the subcommand has --sort
 	unrestricted     int
 	shard            string
 	minSize, maxSize int64     // maxSize is -1 if there is no limit
@@ -83,7 +84,7 @@ func (s *Selection) Flags(cmd *cobra.Command, what int, exclusive ...string) {
 	f.StringVar(&s.shard, "shard", "", "only the files of shard `I/N`, e.g. 1/8, to divide a job among machines")
 	f.IntVarP(&s.Opts.Workers, "threads", "j", 0, "use `N` worker goroutines (default the number of processors)")
 	f.BoolVar(&s.Opts.DisableURing, "no-uring", false, "do not use io_uring (Linux)")
-	if what&Sorts != 0 {
+	if s.sorts = what&Sorts != 0; s.sorts {
 		f.BoolVar(&s.Opts.Ordered, "sort", false, "print in the order of the paths, compared name by name, or of the list with --files-from (default in the order in which files are finished)")
 	}
 	if what&Keeps != 0 {
@@ -142,10 +143,10 @@ func (s *Selection) Check(cmd *cobra.Command) error {
 	return nil
 }
 
-// selects is Options.Select for sizes and times.
+// selects is Options.Select for sizes and times, which do not matter for an argument.
 func (s *Selection) selects(f *fileproc.File) bool {
 	st, err := f.Stat()
-	return err != nil || st.Size >= s.minSize && (s.maxSize < 0 || st.Size <= s.maxSize) && !st.ModTime.Before(s.newer) && (s.older.IsZero() || st.ModTime.Before(s.older))
+	return err != nil || st.Size >= s.minSize && (s.maxSize < 0 || st.Size <= s.maxSize) && !st.ModTime.Before(s.newer) && (s.older.IsZero() || st.ModTime.Before(s.older)) || (&Item{F: f}).IsArgument()
 }
 
 // checkIgnored completes the options that say what is hidden and ignored.

@@ -43,7 +43,8 @@ files, ignored files, and binary files, which are those with a NUL byte, are lef
 
 PATTERN is a regular expression in RE2's syntax (https://github.com/google/re2/wiki/Syntax). Each line is matched by
 itself; \d, \s, \w and \b match ASCII only. Content that is not UTF-8 is searched as it is. "-" is standard input, which
-is also read without a path if it is a pipe or a file. Files are printed one at a time, in no particular order.`,
+is also read without a path if it is a pipe or a file. Files are printed one at a time, those of one directory in no
+particular order.`,
 		Example: "  fileproc grep -i 'todo|fixme' --suffix .go\n  fileproc grep -c -w err src | sort -t: -k2 -nr | head",
 		RunE:    func(_ *cobra.Command, args []string) error { return g.run(args) },
 	}
@@ -117,11 +118,7 @@ func (g *grep) run(args []string) error {
 	if !slices.Contains(g.files, run.Stdin) {
 		args = g.OrStdin(args)
 	}
-	oneFile := len(args) == 1
-	if oneFile && args[0] != run.Stdin {
-		info, err := os.Stat(args[0])
-		oneFile = err == nil && !info.IsDir()
-	}
+	oneFile := len(args) == 1 && run.IsFile(args[0])
 	g.withName = (g.withName || !oneFile) && !g.noName
 	g.format()
 	g.Opts.ReadSize = grepPrefix

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -196,10 +197,23 @@ func (f *failing) Err() error {
 	return nil
 }
 
+// setInput makes standard input a file with this content.
+func setInput(t *testing.T, content []byte) *os.File {
+	f, err := os.Create(filepath.Join(t.TempDir(), "input"))
+	require.NoError(t, err)
+	was := os.Stdin
+	t.Cleanup(func() { os.Stdin = was; f.Close() })
+	os.Stdin = f
+	_, err = f.Write(content)
+	require.NoError(t, err)
+	_, err = f.Seek(0, io.SeekStart)
+	require.NoError(t, err)
+	return f
+}
+
 // A read that fails, whichever it is, is a failure of the file: what has been found before that is not all.
 func TestEachReadFails(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "large")
-	require.NoError(t, os.WriteFile(path, bytes.Repeat([]byte("a line with a needle\nand one without\n"), 3*partSize/36), 0o666))
+	large := setInput(t, bytes.Repeat([]byte("a line with a needle\nand one without\n"), 3*partSize/36))
 	m, err := newMatcher([]string{"needle"}, matchOptions{})
 	require.NoError(t, err)
 	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
@@ -214,9 +228,10 @@ func TestEachReadFails(t *testing.T) {
 				g.m, err = newMatcher([]string{"nothing"}, matchOptions{})
 				require.NoError(t, err)
 			}
-			s, c, it := &searcher{grep: g}, &output.Chunk{}, r.Named(path, false, nil)
-			err := s.search(&it, c)
-			it.Close()
+			_, err = large.Seek(0, io.SeekStart)
+			require.NoError(t, err)
+			s, c := &searcher{grep: g}, &output.Chunk{}
+			err := s.search(r.Input(), c)
 			if ctx.asked <= at {
 				require.NoError(t, err)
 				require.Greater(t, at, 3)
@@ -232,8 +247,7 @@ func TestEachReadFails(t *testing.T) {
 
 // A worker takes at most twice the memory of the longest line, rounded up to a power of two, also where it prints the line.
 func TestMemoryOfALongLine(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "long")
-	require.NoError(t, os.WriteFile(path, append(bytes.Repeat([]byte("a"), 60<<20), "needle\n"...), 0o666))
+	long := setInput(t, append(bytes.Repeat([]byte("a"), 60<<20), "needle\n"...))
 	m, err := newMatcher([]string{"needle"}, matchOptions{})
 	require.NoError(t, err)
 	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
@@ -247,11 +261,12 @@ func TestMemoryOfALongLine(t *testing.T) {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		s := &searcher{grep: g}
-		c, it := &output.Chunk{Out: r.Out}, r.Named(path, false, nil)
-		require.NoError(t, s.search(&it, c))
-		it.Close()
+		c := &output.Chunk{Out: r.Out}
+		require.NoError(t, s.search(r.Input(), c))
 		c.FileDone()
 		runtime.ReadMemStats(&after)
+		_, err = long.Seek(0, io.SeekStart)
+		require.NoError(t, err)
 		require.EqualValues(t, 1, s.selected)
 		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(2*64<<20+8<<20), name)
 	}

@@ -44,7 +44,7 @@ type searcher struct {
 }
 
 func (s *searcher) search(it *run.Item, c *output.Chunk) error {
-	*s = searcher{grep: s.grep, find: lineFinder{next: s.find.next}, buf: s.buf, out: c, explicit: it.F == nil, nul: -1}
+	*s = searcher{grep: s.grep, find: lineFinder{next: s.find.next}, buf: s.buf, out: c, explicit: it.IsArgument(), nul: -1}
 	var err error
 	if it.More {
 		err = s.stream(it)
@@ -120,7 +120,7 @@ func (s *searcher) stream(it *run.Item) error {
 			end = n + bytes.LastIndexByte(lines[n:], '\n') + 1
 		}
 		n += k
-		if !last && (end == n-k || !s.explicit && s.base+int64(n) < binaryPrefix) { // a NUL byte that follows may leave out the file
+		if !last && (end == n-k || it.F != nil && s.base+int64(n) < binaryPrefix) { // a NUL byte that follows may leave out the file
 			continue
 		}
 		if s.searchPart(it, s.buf[:end], from) || last {

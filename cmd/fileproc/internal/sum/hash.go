@@ -4,6 +4,7 @@ package sum
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"crypto/md5"
 	"crypto/sha1"
 	"crypto/sha256"
@@ -26,6 +27,7 @@ import (
 
 	"github.com/fileproc/fileproc/cmd/fileproc/internal/output"
 	"github.com/fileproc/fileproc/cmd/fileproc/internal/run"
+	"github.com/fileproc/fileproc/internal/records"
 	"github.com/spf13/cobra"
 )
 
@@ -96,12 +98,17 @@ has changed below the working directory.`,
 
 // read returns the checksum of a file.
 func (s *sums) read(it *run.Item) ([]byte, error) {
+	if !it.More {
+		return s.sum(bytes.NewReader(it.Data))
+	}
+	return s.sum(it.Reader())
+}
+
+func (s *sums) sum(in io.Reader) ([]byte, error) {
 	h := s.hashes.Get().(hash.Hash)
 	defer s.hashes.Put(h)
 	h.Reset()
-	if !it.More {
-		h.Write(it.Data)
-	} else if _, err := io.Copy(h, it.Reader()); err != nil {
+	if _, err := io.Copy(h, in); err != nil {
 		return nil, err
 	}
 	return h.Sum(nil), nil
@@ -164,22 +171,23 @@ func (s *sums) checkList(name string) (err error) {
 		entries = slices.Values(all)
 		s.fromCache(all, known)
 	}
-	run.InTurn(s.Run, entries, func(e listEntry, wait func()) (emit func() error) {
+	inOrder(s.Ctx, s.Opts.Workers, entries, func(e listEntry) (done func()) {
 		sum, isKnown := known[belowHere(e.name)]
 		var err error
-		if !isKnown {
-			it := s.Named(e.name, true, wait)
-			sum, err = s.read(&it)
-			it.Close()
+		if e.name != run.Stdin && !isKnown {
+			sum, err = s.sumOf(e.name)
 		}
-		return func() error {
+		return func() {
+			if e.name == run.Stdin { // the first one reads it to the end
+				sum, err = s.sum(s.Counted(os.Stdin))
+			}
 			if !isKnown && err == nil {
 				s.Totals.Processed++
 			}
 			l.print(e.name, err, string(sum) != e.sum)
-			return nil
 		}
 	})
+	s.Out.ShowProgress()
 	s.Totals.Failed += int64(l.unreadable)
 	if l.in.Err() == nil && s.Ctx.Err() == nil && !l.summarize() {
 		s.Found.Store(false) // so that the exit code is 1, as sha256sum's
@@ -187,9 +195,44 @@ func (s *sums) checkList(name string) (err error) {
 	return l.in.Err()
 }
 
+func (s *sums) sumOf(name string) ([]byte, error) {
+	in, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	return s.sum(s.Counted(in))
+}
+
+// maxAhead is how many items inOrder may be ahead of the one in its turn: enough that a large file does not block the other workers.
+const maxAhead = 256
+
+// inOrder calls work for each item, on all workers, and the functions that work returns in the order of the items.
+func inOrder[T any](ctx context.Context, workers int, items iter.Seq[T], work func(T) (done func())) {
+	ahead, slots := make(chan chan func(), maxAhead), make(chan struct{}, workers)
+	go func() {
+		defer close(ahead)
+		for x := range items {
+			slots <- struct{}{}
+			if ctx.Err() != nil { // a cancelled run starts no more work
+				return
+			}
+			done := make(chan func(), 1)
+			ahead <- done
+			go func() {
+				done <- work(x)
+				<-slots
+			}()
+		}
+	}()
+	for done := range ahead {
+		(<-done)()
+	}
+}
+
 // belowHere returns a listed name as a path of fileproc.Options.Files below the working directory, or "".
 func belowHere(name string) string {
-	if dir, rel := run.SplitName(name); dir == "" && name != run.Stdin && !strings.HasSuffix(rel, "/") {
+	if dir, rel := records.Split(name); dir == "" && !strings.HasSuffix(rel, "/") {
 		return rel
 	}
 	return ""

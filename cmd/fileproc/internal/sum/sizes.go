@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -26,10 +27,9 @@ type diskUsage struct {
 	summarize, human, total, countLinks, json bool
 	mu                                        sync.Mutex                   // guards the fields below
 	dirs                                      map[string]map[string]*usage // of each directory without its subdirectories, by run.Item.Dir and path in that
-	top                                       map[string]*usage            // of dirs, of the directory whose files are being visited
 	seen                                      map[fileID]uint64            // files counted so far, of all arguments: a bit for each of 64 inode numbers
-	listed                                    map[string]bool              // absolute paths of the directories counted so far; nil with one argument or --count-links
-	real                                      string                       // the absolute path of the argument; not set if listed is nil
+	listed                                    map[string]bool              // absolute paths of the directories counted so far, without --count-links
+	real                                      string                       // the absolute path of the argument, if it is a directory
 	grand                                     usage
 }
 
@@ -46,7 +46,7 @@ func (u *usage) add(v usage) { u.Files, u.Bytes = u.Files+v.Files, u.Bytes+v.Byt
 
 // DiskUsage returns the subcommand du.
 func DiskUsage(r *run.Run) *cobra.Command {
-	d := diskUsage{Run: r, dirs: map[string]map[string]*usage{}, seen: map[fileID]uint64{}}
+	d := diskUsage{Run: r, dirs: map[string]map[string]*usage{}, listed: map[string]bool{}, seen: map[fileID]uint64{}}
 	cmd := &cobra.Command{
 		Use:   "du [flags] [DIR|FILE]...",
 		Short: "Sum up file sizes by directory",
@@ -75,13 +75,16 @@ func (d *diskUsage) run(args []string) error {
 		d.depth = 0
 	}
 	d.Opts.ReadSize, d.Opts.Stat = fileproc.NoRead, true
-	if len(args) > 1 && !d.countLinks {
-		d.listed = map[string]bool{}
-	}
-	if len(args) == 0 && d.List == "" {
+	var err error
+	if d.List != "" {
+		err = d.Each(run.Job{Args: args, Visit: d.visit})
+	} else if len(args) == 0 {
 		args = []string{"."}
 	}
-	err := d.Each(run.Job{Args: args, Dir: d.enter, Done: d.leave, Visit: d.visit})
+	d.Opts.SelectDir = d.enter
+	for i := 0; err == nil && i < len(args); i++ { // a run for each: what two arguments have in common counts for the first
+		err = d.sumUp(args[i])
+	}
 	for _, dir := range slices.Sorted(maps.Keys(d.dirs)) { // of --files-from
 		d.printDirs(dir)
 	}
@@ -93,67 +96,71 @@ func (d *diskUsage) run(args []string) error {
 	return err
 }
 
-// enter is called before a directory is opened. It reports whether the directory has not been counted yet.
-func (d *diskUsage) enter(dir, rel string) bool {
+// sumUp prints an argument, unless it lies within an earlier one.
+func (d *diskUsage) sumUp(arg string) error {
+	info, err := os.Stat(arg)
+	isDir := err == nil && info.IsDir()
+	if isDir {
+		real, _ := filepath.EvalSymlinks(arg)
+		d.real, _ = filepath.Abs(cmp.Or(real, arg)) // if there is none, its directories may be counted twice
+		if d.listed[d.real] {
+			return nil
+		}
+		d.usageOf(arg, "")
+	}
+	err = d.Each(run.Job{Args: []string{arg}, Visit: d.visit})
+	d.mu.Lock() // after an interrupt, files may still be visited
+	defer d.mu.Unlock()
+	if isDir && (err == nil || d.Ctx.Err() != nil) {
+		d.printDirs(arg)
+	}
+	for rel := range d.dirs[arg] {
+		d.listed[d.path(rel)] = !d.countLinks
+	}
+	delete(d.dirs, arg)
+	return err
+}
+
+// path returns the absolute path of a directory below the argument.
+func (d *diskUsage) path(rel string) string { return filepath.Join(d.real, filepath.FromSlash(rel)) }
+
+// enter is Options.SelectDir.
+func (d *diskUsage) enter(e fileproc.Entry) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.listed != nil && rel == "" {
-		real, _ := filepath.EvalSymlinks(dir)
-		abs, _ := filepath.Abs(cmp.Or(real, dir))
-		d.real = cmp.Or(abs, dir) // its directories may be counted twice if it is relative
-	}
-	if d.listed[filepath.Join(d.real, filepath.FromSlash(rel))] {
+	if d.listed[d.path(e.Rel())] {
 		return false
 	}
-	if d.dirs[dir] == nil {
-		d.dirs[dir] = map[string]*usage{"": {}}
-	}
-	d.top = d.dirs[dir]
-	d.usageOf(rel)
+	d.usageOf(e.Root(), e.Rel())
 	return true
 }
 
-// leave is called after the files of a directory have been visited. With --files-from it does nothing: the list may come back
-// to the directory.
-func (d *diskUsage) leave(dir string) {
-	d.mu.Lock() // files behind it may be visited
-	defer d.mu.Unlock()
-	if d.List != "" {
-		return
-	}
-	d.printDirs(dir)
-	for rel := range d.top {
-		if d.listed != nil {
-			d.listed[filepath.Join(d.real, filepath.FromSlash(rel))] = true
-		}
-	}
-	delete(d.dirs, dir)
-}
-
 // usageOf returns the usage of a directory. It adds the directories above too, which --files-from need not name.
-func (d *diskUsage) usageOf(rel string) *usage {
-	for up := rel; d.top[up] == nil; up = parent(up) {
-		d.top[up] = &usage{}
+func (d *diskUsage) usageOf(top, rel string) *usage {
+	dirs := d.dirs[top]
+	if dirs == nil {
+		dirs = map[string]*usage{"": {}}
+		d.dirs[top] = dirs
 	}
-	return d.top[rel]
+	for up := rel; dirs[up] == nil; up = parent(up) {
+		dirs[up] = &usage{}
+	}
+	return dirs[rel]
 }
 
 func (d *diskUsage) visit(it *run.Item, c *output.Chunk) error {
-	st, err := it.Stat()
+	st, err := it.F.Stat()
 	if err != nil {
 		return err
 	}
-	file, path := usage{1, st.Size}, it.Dir
-	if it.F != nil {
-		path = it.F.Rel() // a new string, made before the lock is taken
-	}
+	file, rel, isArgument := usage{1, st.Size}, it.F.Rel(), it.IsArgument() // new strings, made before the lock is taken
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if it.F == nil {
+	if isArgument {
 		d.Found.Store(true)
 		d.grand.add(file)
-		d.print(c, path, file)
-	} else if u := d.usageOf(parent(path)); !d.alreadyCounted(st) {
+		d.print(c, it.Dir, file)
+	} else if u := d.usageOf(it.Dir, parent(rel)); !d.alreadyCounted(st) {
 		u.add(file)
 	}
 	return nil
@@ -226,13 +233,9 @@ Hidden and ignored files are left out. A file's size is its length, as in ls.`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			r.Opts.ReadSize = fileproc.NoRead
 			err := r.Each(run.Job{Args: args, Visit: func(it *run.Item, _ *output.Chunk) error {
-				name := filepath.Base(it.Dir)
-				if it.F != nil {
-					name = it.F.Name()
-				}
-				st, err := it.Stat()
+				st, err := it.F.Stat()
 				if err == nil {
-					s.count(name, usage{1, st.Size})
+					s.count(it.F.Name(), usage{1, st.Size})
 				}
 				return err
 			}})
