@@ -242,7 +242,6 @@ func ExampleOptions_gitIgnore() {
 		".git/refs":     {Mode: fs.ModeDir},
 		".gitignore":    {Data: []byte("*.log\n")},
 		"main.go":       {},
-		"lib/.git":      {Data: []byte("gitdir: ../.git/modules/lib\n")}, // a submodule, which has its own rules
 		"lib/build.log": {},
 		"lib/lib.go":    {},
 	}); err != nil {
@@ -250,7 +249,7 @@ func ExampleOptions_gitIgnore() {
 	}
 	opts := fileproc.Options{GitIgnore: true, Ordered: true}
 	fmt.Println(fileproc.Process(context.Background(), root, opts, rel))
-	// Output: [.gitignore lib/build.log lib/lib.go main.go] <nil>
+	// Output: [.gitignore lib/lib.go main.go] <nil>
 }
 
 // SelectDir leaves out directories before they are opened: here those deeper than two levels.

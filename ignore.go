@@ -129,8 +129,11 @@ func gitAt(d directory, path string) (gitrepo.At, error) {
 // gitPlace returns the place of n, in which git's files are looked for.
 func (w *worker) gitPlace(n *node) gitrepo.Place {
 	p := gitrepo.Place{FS: w.cfg.gitFS, Dir: filepath.Join(n.tree.realRoot, filepath.FromSlash(n.relPath(""))), Looks: w.calls.onRule}
-	if p.FS != nil {
-		p.Dir = path.Join(cmp.Or(w.cfg.gitRoot, n.tree.paths.root), n.relPath(""))
+	switch root := cmp.Or(w.cfg.gitRoot, n.tree.paths.root); {
+	case p.FS != nil:
+		p.Dir = path.Join(root, n.relPath(""))
+	case n.parent == nil:
+		p.Given, _ = fsinfo.Abs(root)
 	}
 	return p
 }

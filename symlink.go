@@ -47,7 +47,12 @@ func (l *links) resolveRoot(t *tree) error {
 	if !l.cfg.followFiles && !(l.cfg.gitIgnore && l.cfg.gitFS == nil) {
 		return nil
 	}
-	root, err := fsinfo.RealPath(cmp.Or(l.cfg.gitRoot, t.paths.root))
+	path := cmp.Or(l.cfg.gitRoot, t.paths.root)
+	root, err := fsinfo.RealPath(path)
+	if errors.Is(err, fs.ErrPermission) { // of a directory above root
+		root, err = fsinfo.Abs(path)
+		root = filepath.Clean(root)
+	}
 	if err != nil {
 		return sys.AsError("readlink", err)
 	}

@@ -201,6 +201,7 @@ func TestGitIgnoreInRandomRepositories(t *testing.T) {
 			g.paths = append(g.paths, name)
 			g.write(name, content)
 		}
+		inFS := !slices.ContainsFunc(g.paths, func(p string) bool { return !fs.ValidPath(p) }) // all are UTF-8
 		slices.Sort(g.paths)
 		g.write(".git/info/exclude", g.Ignore(g.paths))
 		before := g.visible(".")
@@ -239,8 +240,8 @@ func TestGitIgnoreInRandomRepositories(t *testing.T) {
 				opts.GitIgnore = true
 				root := filepath.Join(g.top, dir)
 				if opts.FS != nil {
-					if root = dir; slices.ContainsFunc(g.paths, func(p string) bool { return !fs.ValidPath(p) }) {
-						continue // not UTF-8
+					if root = dir; !inFS {
+						continue
 					}
 				}
 				got, err := fileproc.Process(t.Context(), root, opts, relOf)
@@ -380,4 +381,89 @@ func TestGitIgnoreOfWhatIsTracked(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Git's files are found where links and another user's home directory lead, as git finds them.
+func TestGitFilesBehindLinks(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows has other home directories, and removes .. from a path by its text")
+	}
+	home := newHome(t)
+	in := func(name string) string { return filepath.Join(home, filepath.FromSlash(name)) }
+	top := in("work/r")
+	runGit(t, home, "init", "-q", "disk/r")
+	testtree.Symlink(t, "disk", in("work"))
+	runGit(t, top, "commit", "-q", "--allow-empty", "-m", "m")
+	require.True(t, testtree.Make(t, home, "ig=*.log\n", "real/git/unused=", "real/common=[core]\n\texcludesFile = ~/ig\n", "disk/r/a=", "disk/r/b.log="))
+	write := func(name, content string) {
+		require.NoError(t, os.MkdirAll(filepath.Dir(in(name)), 0o777))
+		require.NoError(t, os.WriteFile(in(name), []byte(content), 0o666))
+	}
+	check := func(what, dir string, want ...string) {
+		t.Helper()
+		t.Chdir(dir) // git knows the path with links from $PWD
+		require.Equal(t, strings.Join(want, "\n")+"\n", runGit(t, dir, "ls-files", "-o", "--exclude-standard"), what)
+		require.Equal(t, want, unignored(t, "."), what)
+		require.Equal(t, want, unignored(t, dir), what)
+	}
+	check("nothing", top, "a", "b.log")
+
+	testtree.Symlink(t, in("ig"), in("linked"))
+	write(".gitconfig", "[core]\n\texcludesFile = ~/linked\n")
+	check("core.excludesFile is a link", top, "a")
+	write(".gitconfig", "[includeIf \"gitdir:~/work/\"]\n\tpath = real/common\n")
+	check("a condition names a link", top, "a")
+	write(".gitconfig", "[include]\n\tpath = ~nobody/no such file\n[core]\n\texcludesFile = ~/ig\n")
+	check("another user's home", top, "a")
+	require.NoError(t, os.Remove(in(".gitconfig")))
+
+	require.NoError(t, os.Mkdir(in(".config"), 0o777))
+	testtree.Symlink(t, "../real/git", in(".config/git"))
+	write("real/git/config", "[include]\n\tpath = ../common\n")
+	check("a file beside what a link leads to", top, "a")
+	require.NoError(t, os.Remove(in(".config/git")))
+
+	runGit(t, top, "worktree", "add", "-q", "--detach", in("wt"))
+	write("disk/r/.git/info/exclude", "*.log\n")
+	write("wt/a", "")
+	write("wt/b.log", "")
+	dir := strings.TrimSpace(runGit(t, in("wt"), "rev-parse", "--git-dir"))
+	require.NoError(t, os.Remove(in("wt/.git")))
+	testtree.Symlink(t, dir, in("wt/.git"))
+	check(".git is a link, and commondir relative", in("wt"), "a")
+}
+
+// In a work tree, a file .git that leads to no repository makes none, as for git. Where git ends because a file of its own is a directory,
+// that is a failure.
+func TestGitFilesThatLeadNowhere(t *testing.T) {
+	home := newHome(t)
+	top := filepath.Join(home, "r")
+	runGit(t, home, "init", "-q", "r")
+	require.True(t, testtree.Make(t, top, ".gitignore=*.log\n", "stale/.git=gitdir: ../nowhere\n", "stale/x.log=", "stale/y=", "odd/.git=garbage\n", "odd/x.log=", "odd/y="))
+	want := []string{".gitignore", "odd/y", "stale/y"}
+	require.Equal(t, strings.Join(want, "\n")+"\n", runGit(t, top, "ls-files", "-o", "--exclude-standard"))
+	require.Equal(t, want, slash(unignored(t, top)))
+
+	require.NoError(t, os.Mkdir(filepath.Join(home, "dir"), 0o777))
+	require.NoError(t, os.WriteFile(filepath.Join(home, ".gitconfig"), []byte("[core]\n\texcludesFile = ~/dir\n"), 0o666))
+	got, err := fileproc.Process(t.Context(), top, fileproc.Options{GitIgnore: true}, relOf)
+	require.ErrorContains(t, err, "not a regular file")
+	require.ElementsMatch(t, want, slash(got))
+}
+
+// A directory above root in which nobody may look does not keep a run from root. Git itself stops there.
+func TestGitIgnoreBelowAClosedDirectory(t *testing.T) {
+	if os.Getuid() <= 0 {
+		t.Skip("root may look into every directory, and some systems have no users")
+	}
+	newHome(t)
+	dir := t.TempDir()
+	require.True(t, testtree.Make(t, dir, append(repository("closed/work", "*.log\n"), "closed/work/a.txt=", "closed/work/sub/b.log=")...))
+	t.Chdir(filepath.Join(dir, "closed", "work"))
+	require.NoError(t, os.Chmod(filepath.Join(dir, "closed"), 0))
+	defer os.Chmod(filepath.Join(dir, "closed"), 0o777)
+	if fileproc.Backend() == "generic" {
+		t.Skip("the generic backend reads git's files by their path")
+	}
+	require.Equal(t, []string{"a.txt"}, unignored(t, "."))
 }

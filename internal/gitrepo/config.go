@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -64,7 +65,7 @@ func (c *config) read(file string, included int) error {
 			if included == maxIncludes {
 				return fmt.Errorf("includes are nested more than %d deep", maxIncludes)
 			}
-			value, err := c.expand(value, filepath.Dir(file))
+			value, err := c.expand(value, dirOf(file))
 			if err != nil {
 				return err
 			}
@@ -87,9 +88,34 @@ func (c *config) expand(value, dir string) (string, error) {
 	case home:
 		return join(c.home, rest), nil
 	case value[0] == '~':
-		return "", fmt.Errorf("%s: another user's home directory is not looked up", value)
+		name, rest, _ := strings.Cut(value[1:], "/")
+		home, err := c.homeOf(name)
+		if err != nil {
+			return "", fmt.Errorf("%s: another user's home directory, which is not known: %w", value, err)
+		}
+		return join(home, rest), nil
 	}
 	return join(dir, value), nil
+}
+
+// homeOf returns the home directory of another user.
+func (c *config) homeOf(name string) (string, error) {
+	users, err := c.repo.top.ReadFile("/etc/passwd", maxConfig)
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(users)) {
+		if fields := strings.Split(line, ":"); len(fields) > 5 && fields[0] == name {
+			return fields[5], nil
+		}
+	}
+	return "", fs.ErrNotExist
+}
+
+// dirOf returns the directory of a file, and leaves any ".." in the path.
+func dirOf(file string) string {
+	dir, _ := filepath.Split(file)
+	return dir
 }
 
 // matches reports whether the condition of an include in file is true: it is gitdir, with a
@@ -104,7 +130,7 @@ func (c *config) matches(condition, file string) bool {
 	case "~":
 		pattern = quoteGlob(c.home) + "/" + rest
 	case ".":
-		pattern = quoteGlob(c.repo.top.path(filepath.Dir(file))) + "/" + rest
+		pattern = quoteGlob(c.repo.top.path(dirOf(file))) + "/" + rest
 	default:
 		if !filepath.IsAbs(filepath.FromSlash(pattern)) {
 			pattern = "**/" + pattern
@@ -113,11 +139,17 @@ func (c *config) matches(condition, file string) bool {
 	if strings.HasSuffix(pattern, "/") {
 		pattern += "**"
 	}
-	dir := filepath.ToSlash(resolved(c.repo.top.path(c.repo.dir)))
-	if kind == "gitdir/i" {
-		pattern, dir = strings.ToLower(pattern), strings.ToLower(dir)
+	dirs := []string{resolved(c.repo.top.path(c.repo.dir))}
+	if c.repo.dir == ".git" && c.repo.top.Given != "" {
+		dirs = append(dirs, filepath.Join(c.repo.top.Given, ".git"))
 	}
-	return gitignore.MatchPath(pattern, dir)
+	return slices.ContainsFunc(dirs, func(dir string) bool {
+		dir = filepath.ToSlash(dir)
+		if kind == "gitdir/i" {
+			return gitignore.MatchPath(strings.ToLower(pattern), strings.ToLower(dir))
+		}
+		return gitignore.MatchPath(pattern, dir)
+	})
 }
 
 // quoteGlob returns a pattern that matches only dir, with its symbolic links

@@ -28,6 +28,9 @@ type Place struct {
 	Dir string // absolute and without symbolic links, or a path in FS
 	At  At     // Dir, open; nil: files are reached by Dir's path
 
+	// Given is Dir's absolute path as the caller has given it, perhaps with symbolic links, or "".
+	Given string
+
 	// Looks, if not nil, is called with the path of each file on which git's rules depend, before the file
 	// is read or looked up. Looks is not called for files in FS.
 	Looks func(path string)
@@ -87,7 +90,7 @@ type Rule struct {
 func Rules(p Place, isTop bool, also ...string) (rules []Rule, repo *Repository, errs []error) {
 	search := find
 	if isTop {
-		search = open
+		search = openNested
 	}
 	repo, err := search(p)
 	if err != nil {
@@ -114,7 +117,7 @@ func Rules(p Place, isTop bool, also ...string) (rules []Rule, repo *Repository,
 	}
 	global, err := repo.ExcludesFile()
 	add(global, "", below, err)
-	add(filepath.Join(repo.common, "info", "exclude"), "", below, nil)
+	add(join(repo.common, "info/exclude"), "", below, nil)
 	for above, dir := below, ""; above != ""; {
 		for _, name := range append([]string{".gitignore"}, also...) {
 			add(filepath.Join(dir, name), name, above, nil)
@@ -138,8 +141,8 @@ func (r *Repository) IsTop() bool { return r.below == "" }
 func (r *Repository) ReadIndex(at At) (*gitindex.Index, error) {
 	p := r.top
 	p.At = at
-	file := filepath.Join(r.dir, "index")
-	open := func(name string) ([]byte, error) { return p.ReadFile(filepath.Join(r.dir, name), maxIndex) }
+	file := join(r.dir, "index")
+	open := func(name string) ([]byte, error) { return p.ReadFile(join(r.dir, name), maxIndex) }
 	for again := true; ; again = false {
 		content, err := open("index")
 		if isAbsent(err) {
@@ -168,6 +171,8 @@ func (r *Repository) ReadIndex(at At) (*gitindex.Index, error) {
 func (r *Repository) read(file string, inTree bool) ([]byte, error) {
 	mode, err := r.top.mode(file, r.top.FS != nil || inTree)
 	switch {
+	case err == nil && mode.IsDir() && !inTree && r.top.FS == nil:
+		return nil, notRegular(r.top.path(file)) // git does not run then
 	case isAbsent(err) || err == nil && !mode.IsRegular():
 		return nil, nil
 	case err != nil:
@@ -231,6 +236,26 @@ func open(p Place) (*Repository, error) {
 	return &Repository{top: p, dir: dir, common: shared}, nil
 }
 
+// openNested is open for a directory in a work tree. Like git, it takes a file .git there that does not lead to
+// a repository for none. A file .git of the directory that the user has named may lead to what is not
+// mounted in a container.
+func openNested(p Place) (*Repository, error) {
+	r, err := open(p)
+	switch {
+	case errors.Is(err, errNoLink):
+		return nil, nil
+	case r == nil || r.dir == ".git" || p.FS != nil:
+		return r, err
+	}
+	isOne, err := p.isRepository(r.dir, r.common)
+	if !isOne {
+		r = nil
+	}
+	return r, err
+}
+
+var errNoLink = errors.New(`not a directory, and does not begin with "gitdir: "`)
+
 // gitDir returns the directory that the file .git names. The directory may not exist, as in a container.
 func (p Place) gitDir() (string, error) {
 	content, err := p.ReadFile(".git", maxLink)
@@ -239,30 +264,34 @@ func (p Place) gitDir() (string, error) {
 	}
 	to, ok := strings.CutPrefix(string(content), "gitdir: ")
 	if !ok {
-		return "", &fs.PathError{Op: "read", Path: p.path(".git"), Err: errors.New(`not a directory, and does not begin with "gitdir: "`)}
+		return "", &fs.PathError{Op: "read", Path: p.path(".git"), Err: errNoLink}
 	}
 	return join("", strings.TrimRight(to, "\r\n")), nil
 }
 
 // common returns the directory that dir shares with other work trees.
 func (p Place) common(dir string) (string, error) {
-	content, err := p.ReadFile(filepath.Join(dir, "commondir"), maxLink)
+	content, err := p.ReadFile(join(dir, "commondir"), maxLink)
 	switch {
 	case isAbsent(err):
 		return dir, nil
 	case err != nil:
 		return "", err
 	}
-	return join(dir, strings.TrimRight(string(content), "\r\n")), nil
+	to := join(dir, strings.TrimRight(string(content), "\r\n"))
+	if filepath.IsAbs(to) {
+		to = resolved(to)
+	}
+	return to, nil
 }
 
 // isRepository reports whether dir has the entries that git requires.
 func (p Place) isRepository(dir, common string) (bool, error) {
-	_, err := p.mode(filepath.Join(dir, "HEAD"), true)
+	_, err := p.mode(join(dir, "HEAD"), true)
 	for _, name := range []string{"objects", "refs"} {
 		if err == nil {
 			var mode fs.FileMode
-			if mode, err = p.mode(filepath.Join(common, name), false); err == nil && !mode.IsDir() {
+			if mode, err = p.mode(join(common, name), false); err == nil && !mode.IsDir() {
 				return false, nil
 			}
 		}
@@ -396,11 +425,15 @@ func isAbsent(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
 
-// join returns the path name, or dir joined with it if it is relative.
+// join returns the path name, or dir joined with it if it is relative. It removes no "..": what is in front of
+// that may be a link.
 func join(dir, name string) string {
 	name = filepath.FromSlash(name)
-	if filepath.IsAbs(name) {
-		return filepath.Clean(name)
+	switch {
+	case filepath.IsAbs(name), dir == "":
+		return name
+	case names.HasDotDot(dir) || names.HasDotDot(name):
+		return dir + string(filepath.Separator) + name
 	}
 	return filepath.Join(dir, name)
 }
@@ -441,11 +474,11 @@ func (r *Repository) ExcludesFile() (string, error) {
 		}
 	}
 	c.skipUnreadable = false
-	if err := c.read(filepath.Join(r.common, "config"), 0); err != nil {
+	if err := c.read(join(r.common, "config"), 0); err != nil {
 		return "", err
 	}
 	if c.worktreeConfig {
-		if err := c.read(filepath.Join(r.dir, "config.worktree"), 0); err != nil {
+		if err := c.read(join(r.dir, "config.worktree"), 0); err != nil {
 			return "", err
 		}
 	}
