@@ -681,7 +681,7 @@ func TestFilesOracle(t *testing.T) {
 // TestFilesHostileOracle gives names of every kind below random trees, with random filters, and compares with the reference,
 // name by name.
 func TestFilesHostileOracle(t *testing.T) {
-	specs := func(r *rand.Rand) []string { return append(variedSpecs(r), "d1/", "afile=x", "up -> .", "fifo|") }
+	specs := func(r *rand.Rand) []string { return append(variedSpecs(t, r), "d1/", "afile=x", "up -> .", "fifo|") }
 	inRandomTrees(t, 50, specs, 10, askForHostileNames)
 }
 
@@ -917,7 +917,7 @@ func TestFilesAreJudgedAsListed(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		dir := filepath.Join(t.TempDir(), "root")
 		require.NoError(t, os.Mkdir(dir, 0o777))
-		testtree.Make(t, dir, variedSpecs(r)...)
+		testtree.Make(t, dir, variedSpecs(t, r)...)
 		opts := fileproc.Options{ReadSize: pick(r, 0, fileproc.NoRead), Workers: pick(r, 1, 2, 4), Ordered: r.IntN(2) == 0, GitIgnore: r.IntN(2) == 0,
 			SkipHidden: r.IntN(3) == 0, Symlinks: pick(r, fileproc.SymlinksSkip, fileproc.SymlinksFiles)}
 		opts.IgnoreFiles = pick(r, nil, []string{".ignore"}, []string{".gitignore", ".ignore"})

@@ -199,6 +199,15 @@ func everyPair(r *rand.Rand) (all []choice) {
 	return all
 }
 
+// gitFile returns what a file .git says in a submodule.
+func gitFile(t testing.TB) string {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "HEAD"), nil, 0o666))
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "objects"), 0o777))
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "refs"), 0o777))
+	return "gitdir: " + filepath.ToSlash(dir) + "\n"
+}
+
 // manifold is a tree in which every option makes a difference.
 func manifold(t *testing.T) string {
 	dir := t.TempDir()
@@ -212,7 +221,7 @@ func manifold(t *testing.T) string {
 		".gitignore=*.b\nignored/\nf3.md\n", ".ignore=!f3.md\n*.txt\n",
 		"a-b/f.md=between", "a/f.md=under", "a.d/f.md=dot",
 		"d1/f1.md=1", "d1/f2.txt=2", "d1/x.b=x", "d1/sub/f3.md=3", "d1/sub/f4.md=4", "d1/sub/deep/f5.md="+testtree.Content(601),
-		"d2/.gitignore=!*.b\nf[1-6]*\n", "d2/.git=gitdir: x\n", "d2/sub/.git=gitdir: x\n", "d2/sub/f1.b=fb", "d2/f1.md=11", "d2/y.b=y", "d2/sub/f6.txt=6", "d2/d1/f7.md=7",
+		"d2/.gitignore=!*.b\nf[1-6]*\n", "d2/.git="+gitFile(t), "d2/sub/.git="+gitFile(t), "d2/sub/f1.b=fb", "d2/f1.md=11", "d2/y.b=y", "d2/sub/f6.txt=6", "d2/d1/f7.md=7",
 		"e/f8.md=8", "e/deep/er/f9.md=9", "e/deep/z.b=zz", "ignored/f.md=i", ".git/config=c", ".h/f.md=h", "empty/",
 		"bak/.nobackup=", "bak/f.md=b", "bak/sub/g.md=b", "d1/tag/CACHEDIR.TAG="+cacheSignature+"\nt", "d1/tag/f.md=t", "d1/untag/CACHEDIR.TAG=t", "d1/untag/f.md=t", "unmarked/.nobackup/f.md=u",
 	))
@@ -369,7 +378,7 @@ func FuzzOptions(f *testing.F) {
 		if r.IntN(2) == 0 && a.opts.ReadSize > 0 {
 			a.opts.ReadSize = r.IntN(9000) + 1
 		}
-		specs := variedSpecs(r)
+		specs := variedSpecs(t, r)
 		ask := func(specs []string) error {
 			dir, err := os.MkdirTemp(t.TempDir(), "")
 			require.NoError(t, err)
@@ -389,7 +398,7 @@ func FuzzOptions(f *testing.F) {
 }
 
 // variedSpecs gives a tree in which most options make a difference.
-func variedSpecs(r *rand.Rand) (specs []string) {
+func variedSpecs(t testing.TB, r *rand.Rand) (specs []string) {
 	dirs := []string{""}
 	for range r.IntN(9) {
 		parent := pick(r, dirs...)
@@ -417,7 +426,7 @@ func variedSpecs(r *rand.Rand) (specs []string) {
 		content := testtree.Content(pick(r, 0, 1, 99, 100, 101, 511, 512, 513, 600, 601, 8192, 9000, 9001, 40_000))
 		switch kind := r.IntN(8); {
 		case strings.HasSuffix(name, ".git"):
-			content = "gitdir: x\n"
+			content = gitFile(t)
 		case strings.HasSuffix(name, "TAG") && kind > 1:
 			content = cacheSignature + content
 		case strings.HasSuffix(name, "ignore"):

@@ -93,7 +93,7 @@ func TestRoots(t *testing.T) {
 		dir, err := os.MkdirTemp(t.TempDir(), "")
 		require.NoError(t, err)
 		specs := []string{"top/.gitignore=*.txt\n", "top/.git/HEAD=ref: x\n", "top/.git/objects/", "top/.git/refs/", "top/.rules=*.b\n"}
-		for _, spec := range variedSpecs(r) {
+		for _, spec := range variedSpecs(t, r) {
 			specs = append(specs, "top/"+pick(r, "sub/", "x y/")+spec)
 		}
 		if links {
