@@ -23,7 +23,9 @@ type resources struct {
 	ctx  context.Context // cancelled when the run is stopped
 	// slots are the free ones, in which callbacks may run; nil: each worker keeps its own.
 	slots chan int
-	root  *node // open before any worker starts, and until the run ends; nil: Options.Roots has several
+	// replaced is nil until the run replaces a file.
+	replaced atomic.Pointer[replacements]
+	root     *node // open before any worker starts, and until the run ends; nil: Options.Roots has several
 }
 
 func (r *resources) stopped() bool { return r.ctx.Err() != nil }

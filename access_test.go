@@ -841,8 +841,10 @@ func TestHasDescriptor(t *testing.T) {
 		"to be searched":  func() (directory, error) { d, err := openRoot(dir); return searchOnly{d}, err },
 		"of an FS":        func() (directory, error) { return openFSRoot(os.DirFS(dir), ".", false) },
 		"below, of an FS": func() (directory, error) { return openFSRoot(os.DirFS(dir), "sub", false) },
-		"file":            func() (directory, error) { return openSoleFile(filepath.Join(dir, "sub", "f"), errNotDirectory) },
-		"file of an FS":   func() (directory, error) { return openFSRoot(os.DirFS(dir), "sub/f", false) },
+		"file": func() (directory, error) {
+			return openSoleFile(filepath.Join(dir, "sub", "f"), errNotDirectory, openRoot)
+		},
+		"file of an FS": func() (directory, error) { return openFSRoot(os.DirFS(dir), "sub/f", false) },
 	} {
 		d, err := open()
 		require.NoError(t, err, name)

@@ -21,7 +21,7 @@ var (
 	// ErrChanged is the failure of an entry that had changed when the run opened it: it
 	// had vanished, or was no longer the regular file or directory that was listed. It is
 	// also the failure of a directory that was removed while it was listed. [File.Reader]
-	// returns it for a file that has changed since Data was read. It wraps the operating
+	// and [File.Replace] return it for a file that has changed since Data was read. It wraps the operating
 	// system's error, if any: for a file that vanished, errors.Is(err, fs.ErrNotExist) is
 	// true.
 	ErrChanged = sys.ErrChanged

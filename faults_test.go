@@ -20,6 +20,7 @@ import (
 	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/knobs"
 	"github.com/fileproc/fileproc/internal/names"
+	"github.com/fileproc/fileproc/internal/replace"
 	"github.com/fileproc/fileproc/internal/sys"
 	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/stretchr/testify/require"
@@ -1061,4 +1062,50 @@ func TestMetadataAreFetchedOnce(t *testing.T) {
 	opts := Options{Workers: 1, ReadSize: NoRead, Stat: true, openRoot: w.openRoot, Select: func(f *File) bool { _, err := f.Stat(); return err == nil }}
 	require.NoError(t, ForEach(t.Context(), "root", opts, func(f *File) error { _, err := f.Stat(); return err }))
 	require.Equal(t, 1, looks)
+}
+
+// A relisted is a directory that lists a file again once it has been replaced, as some file systems do.
+type relisted struct {
+	directory
+	listed   int
+	replaced []string
+}
+
+func (d *relisted) list(l *listing) (more bool, err error) {
+	d.listed++
+	for _, name := range [][]string{{"a", "b"}, {"c"}, nil}[d.listed-1] {
+		l.add([]byte(name), 0, 0)
+	}
+	for _, name := range d.replaced {
+		l.add([]byte(name), 0, 0)
+	}
+	return d.listed < 3, nil
+}
+
+func (d *relisted) replace(name names.Name, _ []byte, _ replace.Check) (sys.Stat, error) {
+	d.replaced = append(d.replaced, name.String())
+	return sys.Stat{}, nil
+}
+
+// A file that was replaced is delivered once, also if its name is listed anew. What a run keeps for that goes with the
+// directory's listing.
+func TestInvariant11FaultsListedAgain(t *testing.T) {
+	w := &world{root: folder("", file("a", "alpha"), file("b", "beta"), file("c", "gamma"))}
+	for _, ordered := range []bool{false, true} {
+		var report Report
+		opts := Options{Workers: 1, Ordered: ordered, Report: &report, openRoot: func(root string) (directory, error) {
+			d, err := w.openRoot(root)
+			return &relisted{directory: d}, err
+		}}
+		var run *resources
+		got, err := Process(t.Context(), "root", opts, func(f *File) (string, error) {
+			run = f.w.run
+			return f.Rel(), f.Replace(nil)
+		})
+		require.NoError(t, err)
+		require.ElementsMatch(t, []string{"a", "b", "c"}, got)
+		require.EqualValues(t, 3, report.Found)
+		require.EqualValues(t, 3, report.Replaced)
+		require.Empty(t, run.replaced.Load().names)
+	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/names"
+	"github.com/fileproc/fileproc/internal/replace"
 	"github.com/fileproc/fileproc/internal/sys"
 )
 
@@ -27,6 +28,7 @@ type File struct {
 	link      *string     // the text of a symbolic link
 	unchanged bool        // hooks.Unchanged has returned true, or fn has called plumbing.API.SetUnchanged
 	lateStat  bool        // the metadata in content were looked up after Data had been read
+	replaced  bool        // by Replace
 }
 
 // NewFile returns a File that belongs to no run. It serves to test a function without
@@ -342,6 +344,11 @@ func (f *File) hasContentIn(d directory) (bool, error) {
 		return false, err
 	}
 	defer now.Close()
+	return f.hasContent(now)
+}
+
+// hasContent reports whether now has the content that was read of f.
+func (f *File) hasContent(now replace.Old) (bool, error) {
 	buf := copyBuffers.Get().(*[128 << 10]byte)
 	defer copyBuffers.Put(buf)
 	was, more := f.content.Data, []byte(nil)

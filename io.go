@@ -9,6 +9,7 @@ import (
 	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/gitrepo"
 	"github.com/fileproc/fileproc/internal/names"
+	"github.com/fileproc/fileproc/internal/replace"
 	"github.com/fileproc/fileproc/internal/sys"
 )
 
@@ -81,6 +82,19 @@ type linkReader interface {
 // An attributed is a directory that has extended attributes.
 type attributed interface {
 	xattrs() (map[string][]byte, error)
+}
+
+// A replacer is a directory in which files can be replaced.
+type replacer interface {
+	// replace gives the file name new content, unless check returns an error. It returns the
+	// metadata that the file then has.
+	replace(name names.Name, content []byte, check replace.Check) (sys.Stat, error)
+}
+
+// A cleaner is a directory in which a run that was killed may have left a temporary file.
+type cleaner interface {
+	// clean removes the temporary file name if no process uses it any more.
+	clean(name names.Name) error
 }
 
 // A divisible is a directory whose listing can go on in two directories at the same time.

@@ -13,6 +13,7 @@ import (
 	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/gitrepo"
 	"github.com/fileproc/fileproc/internal/names"
+	"github.com/fileproc/fileproc/internal/replace"
 	"github.com/fileproc/fileproc/internal/sys"
 	"golang.org/x/sys/unix"
 )
@@ -178,6 +179,27 @@ func (d *fdDir) readLink(name names.Name) (string, error) {
 }
 
 func (d *fdDir) xattrs() (map[string][]byte, error) { return sys.Xattrs(d.fd) }
+
+func (d *fdDir) replace(name names.Name, content []byte, check replace.Check) (sys.Stat, error) {
+	old, err := sys.Openat(d.fd, name, sys.FileFlags)
+	if err != nil {
+		return sys.Stat{}, d.openError(name, err, 0)
+	}
+	p, err := replace.Prepare(d.fd, old, name, content, check)
+	unix.Close(old)
+	if err != nil {
+		return sys.Stat{}, err
+	}
+	return p.Commit(d.fd)
+}
+
+func (d *fdDir) clean(name names.Name) error {
+	s, err := d.stat(name)
+	if err == nil && replace.IsStale(s) {
+		err = replace.Remove(d.fd, name)
+	}
+	return err
+}
 
 // OpenAt and ModeAt are those of gitrepo.At.
 func (d *fdDir) OpenAt(name string) (fs.File, error) {

@@ -15,7 +15,9 @@ import (
 	"unsafe"
 
 	"github.com/fileproc/fileproc/internal/content"
+	"github.com/fileproc/fileproc/internal/fsinfo"
 	"github.com/fileproc/fileproc/internal/names"
+	"github.com/fileproc/fileproc/internal/replace"
 	"github.com/fileproc/fileproc/internal/sys"
 )
 
@@ -110,7 +112,12 @@ func openFSRoot(fsys fs.FS, root string, named bool) (directory, error) {
 	_, listable := f.(fs.ReadDirFile)
 	switch info, err := f.Stat(); {
 	case err == nil && !info.IsDir():
-		return newSoleFile(path.Base(root), fsFile{f}, statOfStored(info), func() (fs.File, error) { return fsys.Open(root) })
+		return newSoleFile(&soleFile{
+			name: names.New(path.Base(root)), file: fsFile{f}, reopen: func() (fs.File, error) { return fsys.Open(root) },
+			parent: func() (directory, names.Name, error) {
+				return &fsDir{fsys: fsys, name: path.Dir(root)}, names.New(path.Base(root)), nil
+			},
+		}, statOfStored(info))
 	case !listable:
 		f.Close()
 		return nil, errNotListable
@@ -271,6 +278,42 @@ func (d *fsDir) openFile(names.Name, string) (*os.File, error) {
 	return nil, &sys.Error{Op: "open", Err: errors.ErrUnsupported}
 }
 
+var errNotReplaceable = &sys.Error{Op: "replace", Err: errors.ErrUnsupported}
+
+// replace writes through the method WriteFile of a cache.Store or of a cache.FS.
+func (d *fsDir) replace(name names.Name, content []byte, check replace.Check) (s sys.Stat, err error) {
+	var write func(string, []byte) (fs.FileInfo, error)
+	switch fsys := d.fsys.(type) {
+	case interface {
+		WriteFile(string, []byte) (fs.FileInfo, error)
+	}:
+		write = fsys.WriteFile
+	case interface{ WriteFile(string, []byte) error }:
+		write = func(name string, content []byte) (fs.FileInfo, error) { return nil, fsys.WriteFile(name, content) }
+	default:
+		return s, errNotReplaceable
+	}
+	f, err := d.open(name, nil)
+	if err != nil {
+		return s, err
+	}
+	if s, err = f.Stat(); err == nil {
+		err = check(s, f)
+	}
+	f.Close()
+	if err != nil {
+		return s, err
+	}
+	info, err := write(d.join(name.String()), content)
+	switch {
+	case err != nil:
+		return s, sys.AsError("write", err)
+	case info == nil:
+		return d.stat(name)
+	}
+	return statOfStored(info), nil
+}
+
 func (d *fsDir) identity() (identity, error) { return fsIdentity{}, nil }
 
 // An fsIdentity equals all others: a node finds its directory by path, which does not
@@ -391,6 +434,8 @@ type soleFile struct {
 	file      content.File
 	isRead    bool
 	reopen    func() (fs.File, error)
+	parent    func() (directory, names.Name, error) // opens the directory that has the file; nil for a stream
+	current   *atomic.Pointer[fs.FileInfo]          // of the file at root; nil with an fs.FS
 }
 
 // A streamFile is what root leads to if that is a FIFO or a device. The first read opens it:
@@ -429,10 +474,10 @@ func (f *streamFile) Close() {
 var _ directory = (*soleFile)(nil)
 
 // openSoleFile opens root if root leads to a file. NotDir is the reason why root cannot be
-// opened as a directory. What counts is the type of the open file. But openSoleFile asks
-// for root's type before the open, too: to open a device may have an effect, and the open
-// of a FIFO may wait.
-func openSoleFile(root string, notDir error) (directory, error) {
+// opened as a directory. OpenDir opens the directory that has the file, to replace it. What
+// counts is the type of the open file. But openSoleFile asks for root's type before the open,
+// too: to open a device may have an effect, and the open of a FIFO may wait.
+func openSoleFile(root string, notDir error, openDir func(string) (directory, error)) (directory, error) {
 	info, err := os.Stat(root)
 	switch {
 	case err != nil || info.IsDir():
@@ -452,26 +497,38 @@ func openSoleFile(root string, notDir error) (directory, error) {
 		return nil, sys.AsError("fstat", err)
 	}
 	file := newPolledFile(f, info)
-	return newSoleFile(filepath.Base(root), &file, sys.StatOfInfo(info), func() (fs.File, error) {
+	d := &soleFile{name: names.New(filepath.Base(root)), file: &file, current: new(atomic.Pointer[fs.FileInfo])}
+	d.current.Store(&info)
+	d.reopen = func() (fs.File, error) {
 		again, err := os.OpenFile(root, os.O_RDONLY|sys.OpenFlags, 0)
 		if err != nil {
 			return nil, err
 		}
-		if now, err := again.Stat(); err != nil || !os.SameFile(info, now) {
+		if now, err := again.Stat(); err != nil || !os.SameFile(*d.current.Load(), now) {
 			again.Close()
 			return nil, cmp.Or(err, ErrChanged)
 		}
 		return again, nil
-	})
+	}
+	d.parent = func() (directory, names.Name, error) {
+		real, err := fsinfo.RealPath(root)
+		if err != nil {
+			return nil, names.Name{}, sys.AsError("readlink", err)
+		}
+		dir, name := filepath.Split(real)
+		parent, err := openDir(dir)
+		return parent, names.New(name), err
+	}
+	return newSoleFile(d, sys.StatOfInfo(info))
 }
 
-// newSoleFile returns the directory of the file name, if s is that of a regular file.
-func newSoleFile(name string, f content.File, s sys.Stat, reopen func() (fs.File, error)) (directory, error) {
+// newSoleFile returns d, if s, the metadata of its file, is that of a regular file.
+func newSoleFile(d *soleFile, s sys.Stat) (directory, error) {
 	if !s.Mode.IsRegular() {
-		f.Close()
+		d.close()
 		return nil, sys.AsError("open", irregularRoot(s.Mode))
 	}
-	return &soleFile{name: names.New(name), file: f, reopen: reopen}, nil
+	return d, nil
 }
 
 func irregularRoot(mode fs.FileMode) error {
@@ -487,7 +544,7 @@ func (d *soleFile) openDir(name names.Name) (directory, error) {
 	if err != nil {
 		return nil, sys.AsError("open", err)
 	}
-	return &soleFile{name: d.name, file: fsFile{f}, reopen: d.reopen}, nil
+	return &soleFile{name: d.name, file: fsFile{f}, reopen: d.reopen, current: d.current}, nil
 }
 
 func (d *soleFile) open(names.Name, content.File) (content.File, error) {
@@ -553,13 +610,33 @@ func (d *soleFile) openFile(names.Name, string) (*os.File, error) {
 // identity returns that of the file. A stream has none, and so is not closed to be opened
 // again: what has been read would not come again.
 func (d *soleFile) identity() (identity, error) {
-	switch f := d.file.(type) {
+	switch d.file.(type) {
 	case *streamFile:
 		return nil, &sys.Error{Op: "open", Err: errors.ErrUnsupported}
 	case *polledFile:
-		return osFile{f.info}, nil
+		return osFile{*d.current.Load()}, nil
 	}
 	return fsIdentity{}, nil
+}
+
+// inParent calls use with the directory that has the file, and the file's name there. If use
+// replaces the file, d is of the new one.
+func (d *soleFile) inParent(use func(directory, names.Name) error) error {
+	if d.parent == nil {
+		return errNotReplaceable
+	}
+	parent, name, err := d.parent()
+	if err != nil {
+		return err
+	}
+	defer parent.close()
+	if err = use(parent, name); err == nil && d.current != nil {
+		var now fs.FileInfo
+		if now, err = parent.(informed).info(name, name.String()); err == nil {
+			d.current.Store(&now)
+		}
+	}
+	return err
 }
 
 func (d *soleFile) close() { d.file.Close() }

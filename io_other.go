@@ -15,6 +15,7 @@ import (
 	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/gitrepo"
 	"github.com/fileproc/fileproc/internal/names"
+	"github.com/fileproc/fileproc/internal/replace"
 	"github.com/fileproc/fileproc/internal/sys"
 )
 
@@ -310,6 +311,23 @@ func (d *rootDir) listedStat(name names.Name) (sys.Stat, bool) {
 func (d *rootDir) openFile(name names.Name, _ string) (*os.File, error) {
 	f, _, err := d.openRegular(name.String())
 	return f, err
+}
+
+func (d *rootDir) replace(name names.Name, content []byte, check replace.Check) (s sys.Stat, err error) {
+	old, _, err := d.openRegular(name.String())
+	if err != nil {
+		return s, err
+	}
+	defer old.Close()
+	return replace.InRoot(d.root, old, name, content, check)
+}
+
+func (d *rootDir) clean(name names.Name) error {
+	s, err := d.stat(name)
+	if err == nil && replace.IsStale(s) {
+		err = replace.RemoveIn(d.root, name)
+	}
+	return err
 }
 
 func (d *rootDir) identity() (identity, error) {

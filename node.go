@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/fileproc/fileproc/internal/gitignore"
@@ -34,6 +35,7 @@ type node struct {
 	ignore *gitignore.Chain // the ignore files that apply to the entries
 	way    way              // nil: the node is opened by its name in its parent
 	given  bool             // Options.Files names entries of the node: it is opened to reach them, not to be listed
+	listed uint32           // 1 once all is listed, to be read and written atomically: see replacements
 
 	// guarded by the directory cache's mutex
 	dir  directory // nil: closed
@@ -222,6 +224,54 @@ func comparePaths(a *node, aName string, b *node, bName string) int {
 		order = cmp.Or(strings.Compare(a.name.String(), b.name.String()), order)
 	}
 	return order
+}
+
+// replacements are the names of files that a run has replaced, in directories whose
+// listing goes on. A listing may give such a name again, since the file is new.
+type replacements struct {
+	mu    sync.Mutex // guards names
+	names map[*node]map[string]struct{}
+}
+
+// add adds a file of n, unless n has been listed to its end.
+func (r *replacements) add(n *node, name names.Name) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if atomic.LoadUint32(&n.listed) != 0 {
+		return
+	}
+	if r.names == nil {
+		r.names = map[*node]map[string]struct{}{}
+	}
+	if r.names[n] == nil {
+		r.names[n] = map[string]struct{}{}
+	}
+	r.names[n][name.String()] = struct{}{}
+}
+
+// has reports whether the file name of n was replaced. R is nil if none was.
+func (r *replacements) has(n *node, name []byte) bool {
+	if r == nil {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, ok := r.names[n][string(name)]
+	return ok
+}
+
+// forget is called when n has been listed to its end, and n.listed is set: either add sees
+// that, or forget sees what add has added.
+func (r *replacements) forget(n *node) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.names, n)
+}
+
+// A temporary is a temporary file of a run that may have been killed.
+type temporary struct {
+	node *node
+	name names.Name
 }
 
 // A pathBuffer holds the path of the directory that a worker is at. Most calls are

@@ -361,7 +361,7 @@ func TestRemote(t *testing.T) {
 
 		c.opts.openRoot = func(root string) (directory, error) {
 			f := &worldFile{w: w, o: file("there", "2", remote)}
-			return newSoleFile(root, f, f.o.stat(), nil)
+			return newSoleFile(&soleFile{name: names.New(root), file: f}, f.o.stat())
 		}
 		got, err = Process(t.Context(), "root", c.opts, func(f *File) (string, error) { return f.Rel(), nil })
 		require.NoError(t, err)
@@ -407,10 +407,10 @@ func TestMetadataOfTheListing(t *testing.T) {
 func TestHandlesOfARootThatIsAFile(t *testing.T) {
 	w := &world{root: folder("", file("f", ""))}
 	open := func() *worldFile { w.open++; return &worldFile{w: w, o: w.root.kids[0]} }
-	_, err := newSoleFile("f", open(), sys.Stat{Mode: fs.ModeDevice}, nil)
+	_, err := newSoleFile(&soleFile{file: open()}, sys.Stat{Mode: fs.ModeDevice})
 	require.ErrorContains(t, err, "neither a directory nor a regular file")
 	require.Zero(t, w.open)
-	d, err := newSoleFile("f", open(), sys.Stat{}, func() (fs.File, error) { return nil, errBroken })
+	d, err := newSoleFile(&soleFile{name: names.New("f"), file: open(), reopen: func() (fs.File, error) { return nil, errBroken }}, sys.Stat{})
 	require.NoError(t, err)
 	_, err = d.openDir(names.New("f"))
 	require.Equal(t, errNotDirectory, err)

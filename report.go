@@ -57,6 +57,7 @@ type Report struct {
 	Failed      int64 // files and directories with an error
 	Abandoned   int64 // files left when the run was cancelled or stopped early
 	Bytes       int64 // bytes of content: File.Data, and what File.Reader gave behind it; not what is read through File.Open
+	Replaced    int64 // files that File.Replace has replaced, whatever their outcome
 	URing       int64 // files that io_uring has read (Linux), whatever their outcome
 	Skipped     map[SkipReason]int64
 	Elapsed     time.Duration
@@ -68,7 +69,7 @@ type Report struct {
 func newReport(c counts, elapsed time.Duration) Report {
 	r := Report{
 		Directories: c.directories, Found: c.found, Processed: c.processed, Unchanged: c.unchanged, Failed: c.failed, Abandoned: c.abandoned,
-		Bytes: c.bytes, URing: c.uring, Skipped: map[SkipReason]int64{}, Elapsed: elapsed, Listed: c.listed,
+		Bytes: c.bytes, Replaced: c.replaced, URing: c.uring, Skipped: map[SkipReason]int64{}, Elapsed: elapsed, Listed: c.listed,
 	}
 	for _, s := range c.skipped {
 		if s.n > 0 {
@@ -88,6 +89,7 @@ func (r *Report) Add(other Report) {
 	r.Failed += other.Failed
 	r.Abandoned += other.Abandoned
 	r.Bytes += other.Bytes
+	r.Replaced += other.Replaced
 	r.URing += other.URing
 	r.Elapsed += other.Elapsed
 	r.Listed = other.Listed
@@ -120,6 +122,9 @@ func (r Report) String() string {
 			each = append(each, fmt.Sprintf("%s %d", why, r.Skipped[why]))
 		}
 		fmt.Fprintf(&b, ", %d skipped (%s)", total, strings.Join(each, ", "))
+	}
+	if r.Replaced > 0 {
+		fmt.Fprintf(&b, ", %d replaced", r.Replaced)
 	}
 	if r.Failed > 0 {
 		fmt.Fprintf(&b, ", %d failed", r.Failed)
@@ -157,7 +162,7 @@ func inUnits(n int64) string {
 
 // counts is one worker's part of a Report.
 type counts struct {
-	directories, found, processed, unchanged, failed, abandoned, bytes, uring int64
+	directories, found, processed, unchanged, failed, abandoned, bytes, replaced, uring int64
 
 	listed  bool                 // of a run's counts: see Report
 	skipped [maxReasons]struct { // in the order in which the reasons were met
@@ -177,6 +182,7 @@ func (c *counts) add(d *counts) {
 	c.failed += d.failed
 	c.abandoned += d.abandoned
 	c.bytes += d.bytes
+	c.replaced += d.replaced
 	c.uring += d.uring
 	for _, s := range d.skipped {
 		c.addSkipped(s.why, s.n) // 0 in the place that is free

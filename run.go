@@ -30,7 +30,8 @@ import (
 //	resultBuffer.mu   the results of a Stream or Walk; senders wait for room
 //	links.mu          the directories entered, with SymlinksFollow
 //	dirCache.mu       the nodes' directories, pins and references
-//	shared.mu         the list of workers
+//	shared.mu         the list of workers; the temporary files met
+//	replacements.mu   the names that are not to be listed again
 //	content.Memory.mu the memory for large files that no reader uses
 //	worker.shown      the counts that OnProgress sees
 //	rootDir.mu        the generic backend: what a listing said of entries
@@ -172,6 +173,7 @@ func (r *run) execute() error {
 		}
 		r.pool.wait()
 		endProgress()
+		r.clean()
 	}
 	endWatch()
 	switch {

@@ -5,9 +5,11 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/fileproc/fileproc/internal/gitignore"
 	"github.com/fileproc/fileproc/internal/names"
+	"github.com/fileproc/fileproc/internal/replace"
 	"github.com/fileproc/fileproc/internal/sys"
 )
 
@@ -380,6 +382,7 @@ func (s *scanner) listDir() (more bool) {
 	for _, err := range l.errs {
 		w.foundFailedAs(FailedFile, "readdir", n, "", err)
 	}
+	s.skips = w.replaced.Load() // after list: what it has listed anew was replaced before
 	for i := range l.entries {
 		s.add(&l.entries[i])
 	}
@@ -399,8 +402,14 @@ func (s *scanner) listDir() (more bool) {
 			w.foundFailedDir(n, err)
 		}
 		return false
-	case !more && s.parts.end() && (s.job.buffer == nil || !s.job.buffer.tagged): // else reopen counts it
-		w.counts.directories++
+	case !more && s.parts.end():
+		atomic.StoreUint32(&n.listed, 1) // before the load: see replacements.forget
+		if r := w.replaced.Load(); r != nil {
+			r.forget(n)
+		}
+		if s.job.buffer == nil || !s.job.buffer.tagged { // else reopen counts it
+			w.counts.directories++
+		}
 	}
 	return more
 }
@@ -472,6 +481,10 @@ func (s *scanner) add(e *listedEntry) {
 	w, name, typ := s.w, e.name, e.typ
 	if !names.Valid(name) || !w.cfg.canOpen(name) {
 		w.foundFailedAs(FailedFile, "readdir", s.node, "", badName(name))
+		return
+	}
+	if len(name) == replace.NameLength && replace.IsTemporary(name) {
+		w.noteTemporary(s.node, name)
 		return
 	}
 	if typ == sys.TypeUnknown {
@@ -614,6 +627,9 @@ func (s *scanner) addFile(name []byte, kept names.Name, typ fs.FileMode, inode u
 }
 
 func (s *scanner) addKept(name names.Name, typ fs.FileMode, inode uint64) {
+	if s.skips.has(s.node, name.Bytes()) {
+		return
+	}
 	if typ != 0 {
 		s.addOther(name, typ)
 	} else {

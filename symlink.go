@@ -98,7 +98,7 @@ func (s *linkSet) resolve() (err error) {
 }
 
 // foundLinks is the source of symbolic links: its entries are what they lead to. Its methods
-// are in scan_links.go.
+// are in scan_sources.go.
 type foundLinks struct{ *linkSet }
 
 // newLinksJob returns a job for links that a scan of n has found.
@@ -342,6 +342,12 @@ func targetOf[T any](d linkDir, name names.Name, get func(directory, names.Name)
 		return err
 	})
 	return v, err
+}
+
+// inTarget calls use with the directory that has the target of the link name, and the target's
+// name there.
+func (d linkDir) inTarget(name names.Name, use func(directory, names.Name) error) error {
+	return d.reach(d.node.tree, d.targets[name], use)
 }
 
 func (d linkDir) identity() (identity, error) { return fsIdentity{}, nil } // there is no other

@@ -51,6 +51,7 @@ type shared struct {
 	mu           sync.Mutex    // guards what follows while the run goes on
 	workers      []*worker     // by id, nil where none was started; each is used by its goroutine alone
 	repositories []*repository // whose indexes are read
+	leftovers    []temporary   // temporary files that listings have met
 
 	// parts are what every run needs, in one allocation. Separate allocations took a
 	// quarter of the time of a run of one file.
@@ -147,13 +148,14 @@ type scanner struct {
 	job   *job
 	node  *node // the job's
 	dir   directory
-	batch *batch       // files
-	other *batch       // unordered: what is neither a file nor a directory, with Options.AllTypes
-	subs  []*job       // directories to be listed
-	links []names.Name // symbolic links to be resolved
-	spans []spanAt     // ordered: the directories, among the files
-	parts *parts       // of which the job is one, or nil
-	part  *job         // another, which the scan has made
+	batch *batch        // files
+	other *batch        // unordered: what is neither a file nor a directory, with Options.AllTypes
+	subs  []*job        // directories to be listed
+	links []names.Name  // symbolic links to be resolved
+	spans []spanAt      // ordered: the directories, among the files
+	parts *parts        // of which the job is one, or nil
+	skips *replacements // nil until the run replaces a file
+	part  *job          // another, which the scan has made
 
 	givenSpans []*span // ordered: the names of Options.Files, in place of batch and spans
 }

@@ -23,8 +23,8 @@ import (
 var layers = []string{
 	"fileproc options",
 	"run",
-	"scan scan_given scan_links scan_roots visit ignore",
-	"worker file access ledger",
+	"scan scan_given scan_sources visit ignore",
+	"worker file replace access ledger",
 	"pool diskorder cold given scale",
 	"results failures",
 	"symlink",

@@ -94,7 +94,7 @@ func Start(calls []uintptr, answer Answer) error {
 		listener <- int(fd)
 		for {
 			var n notification
-			if _, _, errno := unix.Syscall(unix.SYS_IOCTL, fd, receive, uintptr(unsafe.Pointer(&n))); errno != 0 {
+			if _, _, errno := unix.Syscall6(unix.SYS_IOCTL, fd, receive, uintptr(unsafe.Pointer(&n)), 0, 0, mark); errno != 0 {
 				if errno == unix.EINTR || errno == unix.ENOENT { // a signal, to this thread or to the caller
 					continue
 				}
@@ -104,7 +104,7 @@ func Start(calls []uintptr, answer Answer) error {
 			if result, err, answered := answer(Call{uintptr(n.number), n.args}); answered {
 				r = response{id: n.id, result: int64(result), err: -int32(err)}
 			}
-			unix.Syscall(unix.SYS_IOCTL, fd, send, uintptr(unsafe.Pointer(&r))) // fails if a signal has ended the call
+			unix.Syscall6(unix.SYS_IOCTL, fd, send, uintptr(unsafe.Pointer(&r)), 0, 0, mark) // fails if a signal has ended the call
 		}
 	}()
 	select {

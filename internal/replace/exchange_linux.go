@@ -1,0 +1,31 @@
+//go:build !fileproc_generic
+
+package replace
+
+import (
+	"github.com/fileproc/fileproc/internal/names"
+	"golang.org/x/sys/unix"
+)
+
+// exchange exchanges two names, on Linux since 3.15.
+func exchange(dir int, a, b names.Name) error {
+	return unix.Renameat2(dir, a.String(), dir, b.String(), unix.RENAME_EXCHANGE)
+}
+
+// renameNew renames a to b unless there is a b.
+func renameNew(dir int, a, b names.Name) error {
+	return unix.Renameat2(dir, a.String(), dir, b.String(), unix.RENAME_NOREPLACE)
+}
+
+// isOverlay reports whether dir is on an overlayfs. There a file may have another inode once it has been renamed, since a file
+// of a lower layer is copied.
+func isOverlay(dir int) bool {
+	var st unix.Statfs_t
+	return unix.Fstatfs(dir, &st) == nil && uint32(st.Type) == unix.OVERLAYFS_SUPER_MAGIC
+}
+
+// startWriteback asks for the content to be written soon. Ext4 does so at a rename over another file, so that the name never
+// leads to a file without content after a loss of power, but not at an exchange of names.
+func startWriteback(fd int) {
+	_ = unix.SyncFileRange(fd, 0, 0, unix.SYNC_FILE_RANGE_WRITE)
+}

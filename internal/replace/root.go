@@ -1,0 +1,102 @@
+//go:build unix && (fileproc_generic || !(aix || darwin || dragonfly || freebsd || linux || netbsd || openbsd || solaris))
+
+package replace
+
+import (
+	"errors"
+	"io"
+	"os"
+
+	"github.com/fileproc/fileproc/internal/names"
+	"github.com/fileproc/fileproc/internal/sys"
+)
+
+// InRoot gives the file name, which is open as old, new content, unless check returns an error. It returns the metadata that the
+// file then has. The last look at the name is directly before the rename.
+func InRoot(root *os.Root, old *os.File, name names.Name, data []byte, check Check) (s sys.Stat, err error) {
+	info, err := old.Stat()
+	if err != nil {
+		return s, sys.AsError("fstat", err)
+	}
+	p := Pending{Name: name, Temporary: newName(), old: sys.StatOfInfo(info)}
+	if err = check(p.old, openOld{old}); err != nil {
+		return s, err
+	}
+	f, err := root.OpenFile(p.Temporary.String(), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return s, sys.AsError("openat", err)
+	}
+	err = p.fillFile(old, f, data)
+	if e := f.Close(); err == nil && e != nil {
+		err = sys.AsError("close", e)
+	}
+	if err == nil {
+		err = p.renameIn(root)
+	}
+	if err != nil {
+		return s, errors.Join(err, RemoveIn(root, p.Temporary))
+	}
+	if info, err := root.Lstat(name.String()); err == nil && isFile(sys.StatOfInfo(info), p.new) {
+		return sys.StatOfInfo(info), nil
+	}
+	return p.new, nil
+}
+
+func (p *Pending) fillFile(old, f *os.File, data []byte) error {
+	info, err := f.Stat()
+	if err == nil {
+		err = keep(int(old.Fd()), int(f.Fd()), p.old, sys.StatOfInfo(info))
+	}
+	if err == nil && len(data) == 0 {
+		err = f.Truncate(0) // takes setuid and setgid away, as a write does
+	}
+	if err == nil {
+		_, err = f.Write(data)
+	}
+	if err == nil {
+		info, err = f.Stat()
+	}
+	if err != nil {
+		return sys.AsError("write", err)
+	}
+	p.new = sys.StatOfInfo(info)
+	return isKept(p.old, p.new)
+}
+
+func (p *Pending) renameIn(root *os.Root) error {
+	AfterPrepare()
+	info, err := root.Lstat(p.Name.String())
+	if err != nil {
+		return &sys.Error{Op: "lstat", Err: sys.Changed{Err: sys.AsError("lstat", err).(*sys.Error).Err}}
+	}
+	if s := sys.StatOfInfo(info); !isFile(p.old, s) || !s.ChangeTime.Equal(p.old.ChangeTime) {
+		return changed("lstat")
+	}
+	if err := root.Rename(p.Temporary.String(), p.Name.String()); err != nil {
+		if e, ok := errors.AsType[*os.LinkError](err); ok {
+			err = &sys.Error{Op: e.Op, Err: e.Err}
+		}
+		return sys.AsError("renameat", err)
+	}
+	return nil
+}
+
+// RemoveIn removes a temporary file.
+func RemoveIn(root *os.Root, temporary names.Name) error {
+	err := root.Remove(temporary.String())
+	if err == nil || errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return sys.AsError("unlinkat", err)
+}
+
+// openOld is an Old.
+type openOld struct{ file *os.File }
+
+func (o openOld) Read(p []byte) (int, error) {
+	n, err := o.file.Read(p)
+	if err == io.EOF {
+		err = nil
+	}
+	return n, err
+}

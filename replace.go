@@ -1,0 +1,156 @@
+package fileproc
+
+import (
+	"github.com/fileproc/fileproc/internal/content"
+	"github.com/fileproc/fileproc/internal/names"
+	"github.com/fileproc/fileproc/internal/replace"
+	"github.com/fileproc/fileproc/internal/sys"
+)
+
+// Replace gives the file new content. It writes a temporary file in the same directory,
+// which then takes the file's name. So at each moment the name has the old content or the
+// new one, whole, also if the process is killed or the disk is full.
+//
+// The file must still be what fn got, as for [File.Unchanged]. Otherwise it stays as it
+// is, and the error wraps [ErrChanged]. If fn overwrites Data, set [Options.Stat]: without
+// metadata, Replace compares the file with Data. On Linux and macOS the two files exchange
+// names. Replace then looks at the file that it has taken away, and puts it back if
+// somebody has saved it in the last moment. On other systems, with the generic backend,
+// and on file systems without such an exchange (NFS, vfat), the last look is directly
+// before a rename. A program that has opened the file before goes on writing to the old
+// file.
+//
+// The new file keeps the mode (setuid and setgid as after a write), the owner, the group,
+// the flags of chattr or chflags, and on Linux, macOS, FreeBSD and NetBSD the extended
+// attributes. On Linux the ACL is one of them; on other systems ACLs are not kept.
+// Attributes that depend on the content (security.capability, ima and evm) go, as after a
+// write. If something cannot be kept, such as the owner of another user's file, Replace
+// fails before it changes anything. It cannot keep attributes that the process may not
+// see.
+//
+// If the file has several names, the others keep the old content, as with git and sed -i:
+// [Stat].Links says how many there are. Through a symbolic link, Replace replaces the file
+// that the link leads to, in its own directory. A file that was replaced does not come
+// again in the same run.
+//
+// Afterwards Data is as before, Stat is that of the new file, and Replace may be called
+// again. [Report].Replaced counts the files.
+//
+// No temporary file is left when Replace returns. A process that is killed leaves at most
+// one for each worker, named .fileproc-*.tmp with 32 hexadecimal digits. No run delivers
+// or counts such files. A run that replaces a file removes those that it lists and that
+// are older than an hour.
+//
+// The error wraps fs.ErrInvalid if the file is not a regular one. It wraps
+// errors.ErrUnsupported for a File of [NewFile], for a FIFO or a device as root, on
+// Windows, Plan 9, js and wasip1, and with [Options.FS]. An FS with a method WriteFile, as
+// a Store and the FS of package cache have it, is written to: then it is up to the FS
+// whether a file is whole at each moment, and what it keeps.
+func (f *File) Replace(content []byte) error {
+	err := f.notRegular("replace")
+	if err != nil {
+		return err
+	}
+	if f.w.run.cfg == nil || f.node.tree.stream != 0 {
+		err = errNotReplaceable
+	} else {
+		err = f.w.withDir(f.node, func(d directory) error { return f.replaceIn(d, content) })
+	}
+	if err != nil {
+		return sys.PathError("replace", f.Path(), err)
+	}
+	return nil
+}
+
+func (f *File) replaceIn(d directory, content []byte) error {
+	replaceAs := func(d directory, name names.Name) error {
+		r, ok := d.(replacer)
+		if !ok {
+			return errNotReplaceable
+		}
+		f.w.run.skipFromNowOn(f.node, f.name)
+		s, err := r.replace(name, content, f.check)
+		if err != nil {
+			return err
+		}
+		f.content.Stat, f.content.HasStat, f.lateStat = s, true, false
+		if !f.replaced {
+			f.replaced = true
+			f.w.counts.replaced++
+		}
+		return nil
+	}
+	switch d := d.(type) {
+	case linkDir:
+		return d.inTarget(f.name, replaceAs)
+	case *soleFile:
+		return d.inParent(replaceAs)
+	}
+	return replaceAs(d, f.name)
+}
+
+// check is the replace.Check for f. If only the change time differs, another name or the
+// mode may have changed: then the content decides.
+func (f *File) check(now sys.Stat, old replace.Old) error {
+	was, ok := f.metadata()
+	same := !ok
+	if ok {
+		if content.IsSame(was, now) {
+			return nil
+		}
+		was.ChangeTime = now.ChangeTime
+		same = content.IsSame(was, now) && f.content.Data != nil
+	}
+	if same && f.content.Data != nil {
+		var err error
+		if same, err = f.hasContent(old); err != nil {
+			return err
+		}
+	}
+	if !same {
+		return &sys.Error{Op: "fstat", Err: ErrChanged}
+	}
+	return nil
+}
+
+// skipFromNowOn keeps the listing of n from giving name again. The call comes before the
+// new file has the name.
+func (r *resources) skipFromNowOn(n *node, name names.Name) {
+	if r.replaced.Load() == nil {
+		r.replaced.CompareAndSwap(nil, new(replacements))
+	}
+	if _, isLinks := n.way.(*linkSet); !isLinks && !n.given && !n.tree.isFile { // n is listed
+		r.replaced.Load().add(n, name)
+	}
+}
+
+// mostLeftovers is how many temporary files a run notes.
+const mostLeftovers = 1000
+
+// noteTemporary notes that n lists a temporary file.
+func (w *worker) noteTemporary(n *node, name []byte) {
+	kept := w.arena.Add(name)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.leftovers) < mostLeftovers {
+		w.leftovers = append(w.leftovers, temporary{n, kept})
+	}
+}
+
+// clean removes the temporary files that nobody uses any more, if the run has replaced
+// files: a run that reads never writes. All workers have ended.
+func (s *shared) clean() {
+	if s.replaced.Load() == nil || s.stopped() {
+		return
+	}
+	for _, t := range s.leftovers {
+		d, err := s.dirs.acquire(t.node)
+		if err != nil {
+			continue // the next run tries again
+		}
+		if d, ok := d.(cleaner); ok {
+			_ = d.clean(t.name)
+		}
+		s.dirs.release(t.node, 1, 0)
+	}
+}

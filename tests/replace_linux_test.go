@@ -1,0 +1,454 @@
+package fileproc_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/internal/callfaults"
+	"github.com/fileproc/fileproc/internal/replace"
+	"github.com/fileproc/fileproc/internal/sys"
+	"github.com/fileproc/fileproc/internal/testtree"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+func init() {
+	tasks["kept"] = keptByReplace
+	tasks["other's"] = replaceOthers
+	tasks["until killed"] = replaceUntilKilled
+	tasks["each call of Replace fails"] = eachCallOfReplaceFails
+}
+
+// acl returns an ACL as an extended attribute: entries of a tag, permissions and a number.
+func acl(entries ...[3]uint32) []byte {
+	p := binary.LittleEndian.AppendUint32(nil, 2)
+	for _, e := range entries {
+		p = binary.LittleEndian.AppendUint16(binary.LittleEndian.AppendUint16(p, uint16(e[0])), uint16(e[1]))
+		p = binary.LittleEndian.AppendUint32(p, e[2])
+	}
+	return p
+}
+
+const aclOfNobody = ^uint32(0)
+
+// plainACL lets user 1234 read.
+var plainACL = acl([3]uint32{1, 6, aclOfNobody}, [3]uint32{2, 4, 1234}, [3]uint32{4, 0, aclOfNobody}, [3]uint32{16, 4, aclOfNobody}, [3]uint32{32, 0, aclOfNobody})
+
+// inodeFlags returns the flags of chattr that a file keeps.
+func inodeFlags(name string) uint32 {
+	f, err := os.Open(name)
+	if err != nil {
+		return 0
+	}
+	defer f.Close()
+	flags, _ := unix.IoctlGetUint32(int(f.Fd()), unix.FS_IOC_GETFLAGS)
+	return flags & (0x40 | 0x80 | 0x800000) // d, A, C
+}
+
+func setInodeFlags(t *testing.T, name string, flags int) bool {
+	f, err := os.Open(name)
+	require.NoError(t, err)
+	defer f.Close()
+	was, err := unix.IoctlGetUint32(int(f.Fd()), unix.FS_IOC_GETFLAGS)
+	if err == nil {
+		err = unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, int(was)|flags)
+	}
+	return err == nil
+}
+
+// keptByReplace writes one of two equal files in place, and replaces the other: both then have the same.
+func keptByReplace(t *testing.T, root string) {
+	isRoot := os.Geteuid() == 0
+	xattr := func(name string, value []byte) func(string) error {
+		return func(file string) error { return unix.Setxattr(file, name, value, 0) }
+	}
+	mode := func(mode uint32) func(string) error {
+		return func(file string) error { return unix.Chmod(file, mode) }
+	}
+	capability := []byte{1, 0, 0, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0} // cap_net_bind_service
+	for _, tt := range []struct {
+		name  string
+		setup []func(string) error
+	}{
+		{"plain", nil}, {"read-only", []func(string) error{mode(0o444)}}, {"for all", []func(string) error{mode(0o777)}},
+		{"setuid", []func(string) error{mode(0o4755)}}, {"setgid", []func(string) error{mode(0o2755)}}, {"all bits", []func(string) error{mode(0o7777)}},
+		{"owner", []func(string) error{func(f string) error { return os.Chown(f, 1234, 1235) }, mode(0o6750)}},
+		{"attributes", []func(string) error{xattr("user.a", []byte("1")), xattr("user.b", nil), xattr("user.long", bytes.Repeat([]byte("x"), 900))}},
+		{"trusted", []func(string) error{xattr("trusted.a", []byte("1"))}},
+		{"ACL", []func(string) error{xattr("system.posix_acl_access", plainACL)}},
+		{"capability", []func(string) error{xattr("security.capability", capability), mode(0o755)}},
+		{"flags", []func(string) error{func(f string) error {
+			if !setInodeFlags(t, f, 0x40|0x80) {
+				return unix.ENOTTY
+			}
+			return nil
+		}}},
+	} {
+		for _, inherits := range []string{"", "default ACL", "setgid directory"} {
+			for _, content := range []string{"new content", ""} {
+				t.Run(fmt.Sprintf("%s, %s, %d bytes", tt.name, inherits, len(content)), func(t *testing.T) {
+					dir, err := os.MkdirTemp(root, "kept") // root is on the file system that the test is about
+					require.NoError(t, err)
+					a, b := filepath.Join(dir, "a"), filepath.Join(dir, "b")
+					for _, name := range []string{a, b} {
+						require.NoError(t, os.WriteFile(name, []byte("old"), 0o644))
+						for _, do := range tt.setup {
+							if err := do(name); err != nil {
+								t.Skip("left out: ", err)
+							}
+						}
+					}
+					switch inherits {
+					case "default ACL":
+						if err := unix.Setxattr(dir, "system.posix_acl_default", plainACL, 0); err != nil {
+							t.Skip("left out: ", err)
+						}
+					case "setgid directory":
+						if isRoot {
+							require.NoError(t, os.Chown(dir, -1, 4321))
+						}
+						require.NoError(t, unix.Chmod(dir, 0o2755))
+					}
+					f, err := os.OpenFile(b, os.O_WRONLY|os.O_TRUNC, 0)
+					if tt.name != "read-only" {
+						require.NoError(t, err)
+						_, err = f.WriteString(content)
+						require.NoError(t, errors.Join(err, f.Close()))
+					}
+					require.NoError(t, fileproc.ForEach(t.Context(), dir, fileproc.Options{Suffixes: []string{"a"}}, func(f *fileproc.File) error {
+						return f.Replace([]byte(content))
+					}))
+					data, err := os.ReadFile(a)
+					require.NoError(t, err)
+					require.Equal(t, content, string(data))
+					var is, want unix.Stat_t
+					require.NoError(t, errors.Join(unix.Stat(a, &is), unix.Stat(b, &want)))
+					require.Equal(t, fmt.Sprintf("%o %d %d", want.Mode, want.Uid, want.Gid), fmt.Sprintf("%o %d %d", is.Mode, is.Uid, is.Gid))
+					require.Equal(t, inodeFlags(b), inodeFlags(a))
+					require.Equal(t, xattrsOf(t, b), xattrsOf(t, a))
+				})
+			}
+		}
+	}
+}
+
+func xattrsOf(t *testing.T, name string) map[string][]byte {
+	f, err := os.Open(name)
+	require.NoError(t, err)
+	defer f.Close()
+	all, err := sys.Xattrs(int(f.Fd()))
+	if !errors.Is(err, unix.ENOTSUP) {
+		require.NoError(t, err)
+	}
+	return all
+}
+
+// TestInvariant11Kept: mode, owner, attributes, ACL and flags are as a write in place leaves them.
+func TestInvariant11Kept(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o755))
+	t.Run("self", func(t *testing.T) { keptByReplace(t, dir) })
+	require.NoError(t, os.Chmod(dir, 0o777))
+	runTask(t, "kept", dir, asNobody(t))
+}
+
+// TestInvariant11NotKept: what cannot be kept is an error, and nothing has changed.
+func TestInvariant11NotKept(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("not root")
+	}
+	root := t.TempDir()
+	testtree.Removable(t, root)
+	require.NoError(t, os.Chmod(filepath.Dir(root), 0o755))
+	for name, mode := range map[string]os.FileMode{"writable": 0o777, "closed": 0o755, "sticky": 0o777 | os.ModeSticky} {
+		write(t, root, map[string]string{name + "/f": "root's"})
+		require.NoError(t, os.Chmod(filepath.Join(root, name), mode))
+	}
+	write(t, root, map[string]string{"group/f": "nobody's, but not of its group"})
+	require.NoError(t, os.Chmod(filepath.Join(root, "group"), 0o777))
+	require.NoError(t, os.Chown(filepath.Join(root, "group/f"), 65534, 4321))
+	was := contents(t, root)
+	runTask(t, "other's", root, asNobody(t))
+	require.Equal(t, was, contents(t, root))
+	if fileproc.Backend() == "generic" {
+		return
+	}
+	for name, flag := range map[string]int{"immutable": 0x10, "append-only": 0x20} {
+		file := filepath.Join(root, name, "f")
+		write(t, root, map[string]string{name + "/f": "as it was"})
+		if !setInodeFlags(t, file, flag) {
+			t.Log("left out: no flags")
+			continue
+		}
+		err := fileproc.ForEach(t.Context(), filepath.Dir(file), fileproc.Options{}, upper)
+		f, _ := os.Open(file)
+		_ = unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, 0)
+		f.Close()
+		require.ErrorIs(t, err, unix.EPERM, name)
+		require.Equal(t, map[string]string{"f": "as it was"}, contents(t, filepath.Dir(file)))
+	}
+}
+
+func replaceOthers(t *testing.T, root string) {
+	var report fileproc.Report
+	failed := map[string]error{}
+	require.NoError(t, fileproc.ForEach(t.Context(), root, fileproc.Options{Report: &report, OnError: func(err error) error {
+		rel, _ := filepath.Rel(root, err.(*fileproc.Failure).Path)
+		failed[rel] = err
+		return nil
+	}}, upper))
+	require.Len(t, failed, 4)
+	require.ErrorIs(t, failed["writable/f"], unix.EPERM)
+	require.ErrorIs(t, failed["sticky/f"], unix.EPERM)
+	require.ErrorIs(t, failed["group/f"], unix.EPERM)
+	require.ErrorIs(t, failed["closed/f"], unix.EACCES)
+	require.Zero(t, report.Replaced)
+}
+
+// replaceUntilKilled replaces all files by turns, on two workers.
+func replaceUntilKilled(t *testing.T, root string) {
+	fmt.Println("begun")
+	for i := 0; ; i++ {
+		require.NoError(t, fileproc.ForEach(t.Context(), root, fileproc.Options{Workers: 2}, func(f *fileproc.File) error {
+			return f.Replace(bytes.Repeat([]byte{byte('a' + i%26)}, 10_000))
+		}))
+	}
+}
+
+// TestInvariant11Killed: a process that is killed leaves each file whole, and at most one temporary file for each worker.
+func TestInvariant11Killed(t *testing.T) {
+	watchdog(t)
+	root := t.TempDir()
+	for i := range 50 {
+		write(t, root, map[string]string{fmt.Sprintf("d%d/f%d", i%3, i): strings.Repeat("a", 10_000)})
+	}
+	self, err := os.Executable()
+	require.NoError(t, err)
+	left := 0
+	for range testtree.Rounds(t, "FILEPROC_FAULTS", 5) {
+		cmd := exec.Command(self, "-test.run=^TestInvariantInAProcessOfItsOwn$", "-test.v")
+		cmd.Env = append(os.Environ(), taskVariable+"=until killed="+root)
+		out, err := cmd.StdoutPipe()
+		require.NoError(t, err)
+		require.NoError(t, cmd.Start())
+		for said := make([]byte, 1<<10); !bytes.Contains(said, []byte("begun")); {
+			n, err := out.Read(said)
+			require.NoError(t, err)
+			said = said[:n]
+			if !bytes.Contains(said, []byte("begun")) {
+				said = make([]byte, 1<<10)
+			}
+		}
+		time.Sleep(time.Duration(rand.IntN(20_000)) * time.Microsecond)
+		require.NoError(t, cmd.Process.Kill())
+		_ = cmd.Wait()
+		files := 0
+		temporaries := 0
+		for rel, content := range contents(t, root) {
+			if replace.IsTemporary([]byte(filepath.Base(rel))) {
+				temporaries++
+				require.NoError(t, os.Remove(filepath.Join(root, rel)))
+				continue
+			}
+			files++
+			require.Len(t, content, 10_000, rel)
+			require.Empty(t, strings.Trim(content, content[:1]), rel)
+		}
+		require.Equal(t, 50, files)
+		require.LessOrEqual(t, temporaries, 2)
+		left += temporaries
+	}
+	t.Log(left, " temporary files were left")
+}
+
+// TestInvariant11HostileReplace: while a racer swaps directories for links out of root, and files for others, nothing outside is
+// replaced, and nothing is left anywhere.
+func TestInvariant11HostileReplace(t *testing.T) {
+	h := plantHostile(t)
+	c := newRacer(t, h)
+	var outside []string
+	require.NoError(t, filepath.WalkDir(filepath.Join(h.dir, "outside"), func(path string, _ os.DirEntry, err error) error {
+		outside = append(outside, path)
+		return err
+	}))
+	inodes := func() map[string]uint64 {
+		all := map[string]uint64{}
+		for _, path := range append(outside, "/etc/passwd") {
+			var st unix.Stat_t
+			require.NoError(t, unix.Lstat(path, &st))
+			all[path] = st.Ino
+		}
+		return all
+	}
+	was := inodes()
+	var stop atomic.Bool
+	var racer sync.WaitGroup
+	racer.Go(func() {
+		for random := rand.New(rand.NewPCG(0, 2)); !stop.Load(); {
+			c.swap(random)
+		}
+	})
+	var report fileproc.Report
+	replaced := int64(0)
+	end := time.Now().Add(time.Duration(testtree.Rounds(t, "FILEPROC_HOSTILE", 1)) * time.Second)
+	for i := 0; time.Now().Before(end) || replaced == 0; i++ {
+		opts := fileproc.Options{Report: &report, Workers: 1 + i%4, Stat: i%2 == 0, Symlinks: []fileproc.Symlinks{fileproc.SymlinksSkip, fileproc.SymlinksFiles}[i%2]}
+		_ = fileproc.ForEach(t.Context(), h.root, opts, func(f *fileproc.File) error {
+			if bytes.Contains(f.Data(), []byte("SECRET")) || bytes.Contains(f.Data(), []byte("root:")) {
+				t.Errorf("%s: read from outside", f.Rel())
+			}
+			return f.Replace(bytes.Clone(f.Data()))
+		})
+		requireBalanced(t, report)
+		replaced += report.Replaced
+	}
+	stop.Store(true)
+	racer.Wait()
+	require.Equal(t, was, inodes())
+	for rel := range contents(t, h.dir) {
+		require.False(t, replace.IsTemporary([]byte(filepath.Base(rel))), rel)
+	}
+	t.Log(replaced, " files replaced, ", c.swaps, " swaps")
+}
+
+// callsOfReplace are the calls that fail in eachCallOfReplaceFails, each with errors that it may have.
+var callsOfReplace = map[string]struct {
+	number uintptr
+	errors []unix.Errno
+}{
+	"openat": {unix.SYS_OPENAT, []unix.Errno{unix.EIO, unix.ENOSPC, unix.EDQUOT, unix.EROFS, unix.EMFILE, unix.EINTR}},
+	"fstat":  {unix.SYS_FSTAT, []unix.Errno{unix.EIO}}, "fchown": {unix.SYS_FCHOWN, []unix.Errno{unix.EPERM, unix.EDQUOT}},
+	"fchmod": {unix.SYS_FCHMOD, []unix.Errno{unix.EPERM, unix.EIO}}, "pwrite64": {unix.SYS_PWRITE64, []unix.Errno{unix.ENOSPC, unix.EDQUOT, unix.EIO, unix.EFBIG, unix.EINTR}},
+	"ftruncate": {unix.SYS_FTRUNCATE, []unix.Errno{unix.EIO}}, "flistxattr": {unix.SYS_FLISTXATTR, []unix.Errno{unix.EIO, unix.ENOTSUP}},
+	"fgetxattr": {unix.SYS_FGETXATTR, []unix.Errno{unix.EIO}}, "fsetxattr": {unix.SYS_FSETXATTR, []unix.Errno{unix.EPERM, unix.ENOSPC, unix.EDQUOT}},
+	"ioctl": {unix.SYS_IOCTL, []unix.Errno{unix.ENOTTY, unix.EPERM}}, "close": {unix.SYS_CLOSE, []unix.Errno{unix.ENOSPC, unix.EIO}},
+	"renameat2": {unix.SYS_RENAMEAT2, []unix.Errno{unix.ENOSYS, unix.EINVAL, unix.EPERM, unix.EXDEV, unix.EIO, unix.EROFS, unix.EINTR}},
+	"statx":     {unix.SYS_STATX, []unix.Errno{unix.EIO}}, "unlinkat": {unix.SYS_UNLINKAT, []unix.Errno{unix.EIO, unix.EINTR}},
+	"sync_file_range": {unix.SYS_SYNC_FILE_RANGE, []unix.Errno{unix.EIO}},
+}
+
+// TestInvariant11EachCallFails lets each system call of Replace fail in turn.
+func TestInvariant11EachCallFails(t *testing.T) {
+	if fileproc.Backend() == "generic" {
+		t.Skip("package os makes the calls")
+	}
+	output, _ := runTask(t, "each call of Replace fails", t.TempDir())
+	noteLeftOut(t, output)
+}
+
+func eachCallOfReplaceFails(t *testing.T, root string) {
+	var armed, interferes, saved atomic.Bool
+	var number atomic.Uint64
+	var left atomic.Int64
+	var errno atomic.Uint32
+	var calls []uintptr
+	for _, c := range callsOfReplace {
+		calls = append(calls, c.number)
+	}
+	err := callfaults.Start(calls, func(c callfaults.Call) (int, unix.Errno, bool) {
+		if !armed.Load() || uint64(c.Number) != number.Load() || left.Add(-1) != 0 {
+			return 0, 0, false
+		}
+		if c.Number == unix.SYS_CLOSE {
+			callfaults.Bypass(c)
+		}
+		return 0, unix.Errno(errno.Load()), true
+	})
+	if err != nil {
+		t.Log("left out: ", err)
+		return
+	}
+	olds := map[string]string{"plain": "old", "attributes": "old attributes", "to empty": "old, not empty", "owner": "old of 1234"}
+	news := map[string]string{"plain": "new content", "attributes": "new attributes", "to empty": "", "owner": "new of 1234"}
+	theirs := "saved by somebody else"
+	prepare := func() {
+		require.NoError(t, os.RemoveAll(root))
+		write(t, root, olds)
+		_ = unix.Setxattr(filepath.Join(root, "attributes"), "user.a", []byte("1"), 0)
+		require.NoError(t, os.Chmod(filepath.Join(root, "attributes"), 0o640))
+		_ = os.Chown(filepath.Join(root, "owner"), 1234, 1234)
+	}
+	replace.AfterPrepare = func() {
+		if interferes.Load() {
+			armed.Store(false)
+			require.NoError(t, os.WriteFile(filepath.Join(root, "aside"), []byte(theirs), 0o644))
+			require.NoError(t, os.Rename(filepath.Join(root, "aside"), filepath.Join(root, "plain")))
+			saved.Store(true)
+			armed.Store(true)
+		}
+	}
+	runs := 0
+	one := func(call string, k int64, with unix.Errno, file string) int64 {
+		prepare()
+		saved.Store(false)
+		runs++
+		var report fileproc.Report
+		failed := map[string]error{}
+		what := fmt.Sprintf("call %d of %s fails with %v, %s", k, call, with, file)
+		number.Store(uint64(callsOfReplace[call].number))
+		errno.Store(uint32(with))
+		left.Store(k)
+		leavesNothing(t, func() {
+			require.NoError(t, fileproc.ForEach(t.Context(), root, fileproc.Options{Workers: 1, Report: &report, OnError: func(err error) error {
+				failed[filepath.Base(err.(*fileproc.Failure).Path)] = err
+				return nil
+			}}, func(f *fileproc.File) error {
+				if f.Rel() != file && file != "" {
+					return nil
+				}
+				armed.Store(true)
+				defer armed.Store(false)
+				return f.Replace([]byte(news[f.Rel()]))
+			}))
+		})
+		requireBalanced(t, report)
+		got := contents(t, root)
+		require.ElementsMatch(t, slices.Collect(maps.Keys(olds)), slices.Collect(maps.Keys(got)), what)
+		for rel, content := range got {
+			switch err := failed[rel]; {
+			case interferes.Load():
+				require.Equal(t, map[bool]string{true: theirs, false: olds[rel]}[rel == file && saved.Load()], content, what)
+			case err == nil && (file == "" || rel == file):
+				require.Equal(t, news[rel], content, what)
+			case content != news[rel]:
+				require.Equal(t, olds[rel], content, "%s: %v", what, err)
+			}
+			if rel == "attributes" {
+				info, err := os.Stat(filepath.Join(root, rel))
+				require.NoError(t, err)
+				require.EqualValues(t, 0o640, info.Mode().Perm(), what)
+			}
+		}
+		return k - left.Load()
+	}
+	for _, meanwhile := range []bool{false, true} {
+		interferes.Store(meanwhile)
+		file := map[bool]string{true: "plain"}[meanwhile]
+		for _, call := range slices.Sorted(maps.Keys(callsOfReplace)) {
+			n := one(call, 1<<40, unix.EIO, file)
+			if call != "fchown" && !meanwhile {
+				require.Positive(t, n, call)
+			}
+			for k := int64(1); k <= n; k++ {
+				for _, with := range callsOfReplace[call].errors {
+					one(call, k, with, file)
+				}
+			}
+		}
+	}
+	t.Logf("%d runs", runs)
+}

@@ -1,0 +1,579 @@
+package fileproc_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/internal/replace"
+	"github.com/stretchr/testify/require"
+)
+
+// replaces skips the test where files cannot be replaced.
+func replaces(t *testing.T) {
+	t.Helper()
+	switch runtime.GOOS {
+	case "plan9", "js", "wasip1", "windows":
+		t.Skip("no Replace")
+	}
+}
+
+// exchanges skips the test where what is saved in the last moment may be lost.
+func exchanges(t *testing.T) {
+	t.Helper()
+	if runtime.GOOS != "linux" && runtime.GOOS != "darwin" || fileproc.Backend() == "generic" {
+		t.Skip("no exchange of names")
+	}
+}
+
+// upper is what replacers in these tests make of a file.
+func upper(f *fileproc.File) error {
+	out := bytes.ToUpper(f.Data())
+	if bytes.Equal(out, f.Data()) {
+		return fileproc.ErrSkip
+	}
+	return f.Replace(out)
+}
+
+// contents returns what is in all files below root.
+func contents(t *testing.T, root string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	require.NoError(t, filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		rel, _ := filepath.Rel(root, path)
+		all[filepath.ToSlash(rel)] = string(data)
+		return err
+	}))
+	return all
+}
+
+// write writes files below root, and makes their directories.
+func write(t *testing.T, root string, files map[string]string) {
+	t.Helper()
+	for rel, content := range files {
+		name := filepath.Join(root, filepath.FromSlash(rel))
+		require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o755))
+		require.NoError(t, os.WriteFile(name, []byte(content), 0o644))
+	}
+}
+
+// touch writes files, each with its path as content.
+func touch(t *testing.T, root string, rels ...string) {
+	t.Helper()
+	for _, rel := range rels {
+		write(t, root, map[string]string{rel: rel})
+	}
+}
+
+// TestInvariant11Replace: every file is replaced once, and nothing is left.
+func TestInvariant11Replace(t *testing.T) {
+	replaces(t)
+	for _, opts := range []fileproc.Options{{}, {Stat: true}, {Ordered: true}, {ReadSize: 4}, {Files: nil, Workers: 1}, {DisableURing: true, Workers: 8}} {
+		root := t.TempDir()
+		files, want := map[string]string{}, map[string]string{}
+		for i := range 300 {
+			rel, content := fmt.Sprintf("d%d/e%d/f%03d", i%3, i%7, i), fmt.Sprintf("content of %d", i)
+			files[rel], want[rel] = content, strings.ToUpper(content)
+		}
+		files["empty"], want["empty"] = "x", ""
+		write(t, root, files)
+		var report fileproc.Report
+		opts.Report = &report
+		leavesNothing(t, func() {
+			got, err := fileproc.Process(t.Context(), root, opts, func(f *fileproc.File) (string, error) {
+				was := string(f.Data())
+				if f.Rel() == "empty" {
+					return f.Rel(), f.Replace(nil)
+				}
+				if err := f.Replace([]byte(want[f.Rel()])); err != nil {
+					return "", err
+				}
+				require.Equal(t, was, string(f.Data()))
+				same, err := f.Unchanged()
+				require.True(t, same)
+				s, _ := f.Stat()
+				require.EqualValues(t, len(want[f.Rel()]), s.Size)
+				return f.Rel(), err
+			})
+			require.NoError(t, err)
+			require.Len(t, got, len(files), "%+v", opts)
+		})
+		require.Equal(t, want, contents(t, root))
+		require.EqualValues(t, len(files), report.Replaced)
+		requireBalanced(t, report)
+	}
+}
+
+// TestReplaceAgain: a second call in the same callback replaces the new file.
+func TestReplaceAgain(t *testing.T) {
+	replaces(t)
+	root := t.TempDir()
+	write(t, root, map[string]string{"f": "1"})
+	var report fileproc.Report
+	require.NoError(t, fileproc.ForEach(t.Context(), root, fileproc.Options{Report: &report}, func(f *fileproc.File) error {
+		return errors.Join(f.Replace([]byte("22")), f.Replace([]byte("333")))
+	}))
+	require.Equal(t, map[string]string{"f": "333"}, contents(t, root))
+	require.EqualValues(t, 1, report.Replaced)
+}
+
+// saves are ways in which others change a file.
+var saves = map[string]func(t *testing.T, name string){
+	"written": func(t *testing.T, name string) { require.NoError(t, os.WriteFile(name, []byte("theirs!"), 0o644)) },
+	"replaced": func(t *testing.T, name string) {
+		require.NoError(t, os.WriteFile(name+"~", []byte("theirs!"), 0o644))
+		require.NoError(t, os.Rename(name+"~", name))
+	},
+	"removed": func(t *testing.T, name string) { require.NoError(t, os.Remove(name)) },
+	"directory": func(t *testing.T, name string) {
+		require.NoError(t, os.Remove(name))
+		require.NoError(t, os.Mkdir(name, 0o755))
+	},
+	"link": func(t *testing.T, name string) {
+		require.NoError(t, os.Remove(name))
+		require.NoError(t, os.Symlink("other", name))
+	},
+}
+
+// TestInvariant11ChangedBefore: what others have saved since fn got the file stays.
+func TestInvariant11ChangedBefore(t *testing.T) {
+	replaces(t)
+	for how, save := range saves {
+		for _, opts := range []fileproc.Options{{}, {Stat: true}, {Stat: true, ReadSize: 2}} {
+			root := t.TempDir()
+			write(t, root, map[string]string{"f": "content", "other": "other"})
+			var report fileproc.Report
+			opts.Report = &report
+			var want map[string]string
+			err := fileproc.ForEach(t.Context(), root, opts, func(f *fileproc.File) error {
+				if f.Name() != "f" {
+					return nil
+				}
+				save(t, filepath.Join(root, "f"))
+				want = contents(t, root)
+				return f.Replace([]byte("ours"))
+			})
+			require.ErrorIs(t, err, fileproc.ErrChanged, how)
+			require.Equal(t, how == "removed", errors.Is(err, fs.ErrNotExist))
+			require.Equal(t, want, contents(t, root), how)
+			require.Zero(t, report.Replaced)
+			require.EqualValues(t, 1, report.Failed)
+		}
+	}
+}
+
+// TestInvariant11ChangedMeanwhile: so does what others save between the look at the file and the exchange.
+func TestInvariant11ChangedMeanwhile(t *testing.T) {
+	replaces(t)
+	defer func() { replace.AfterPrepare = func() {} }()
+	for how, save := range saves {
+		root := t.TempDir()
+		write(t, root, map[string]string{"f": "content", "other": "other"})
+		var want map[string]string
+		replace.AfterPrepare = func() {
+			save(t, filepath.Join(root, "f"))
+			want = contents(t, root)
+			for name := range want {
+				if replace.IsTemporary([]byte(name)) {
+					delete(want, name)
+				}
+			}
+		}
+		err := fileproc.ForEach(t.Context(), root, fileproc.Options{}, func(f *fileproc.File) error {
+			if f.Name() != "f" {
+				return nil
+			}
+			return f.Replace([]byte("ours"))
+		})
+		require.ErrorIs(t, err, fileproc.ErrChanged, how)
+		require.Equal(t, want, contents(t, root), how)
+	}
+}
+
+// TestInvariant11Whole: a reader finds the old or the new content at each moment.
+func TestInvariant11Whole(t *testing.T) {
+	replaces(t)
+	watchdog(t)
+	root := t.TempDir()
+	name := filepath.Join(root, "f")
+	write(t, root, map[string]string{"f": strings.Repeat("a", 100_000)})
+	var stop atomic.Bool
+	var readers sync.WaitGroup
+	var reads atomic.Int64
+	for range 2 {
+		readers.Go(func() {
+			for !stop.Load() {
+				data, err := os.ReadFile(name)
+				if err != nil || len(data) != 100_000 || len(bytes.Trim(data, string(data[:1]))) > 0 {
+					t.Errorf("%d bytes, %v", len(data), err)
+					return
+				}
+				reads.Add(1)
+			}
+		})
+	}
+	for i := 0; i < 200 || reads.Load() < 100; i++ {
+		require.NoError(t, fileproc.ForEach(t.Context(), root, fileproc.Options{}, func(f *fileproc.File) error {
+			return f.Replace(bytes.Repeat([]byte{byte('a' + i%26)}, 100_000))
+		}))
+	}
+	stop.Store(true)
+	readers.Wait()
+}
+
+// TestInvariant11EditorAtOnce: an editor saves all the time by a rename. None of its saves is lost, except to a later one.
+func TestInvariant11EditorAtOnce(t *testing.T) {
+	exchanges(t)
+	watchdog(t)
+	root := t.TempDir()
+	write(t, root, map[string]string{"f": "save 0"})
+	stop, stopped := make(chan struct{}), make(chan string)
+	go func() {
+		last := ""
+		for i := 1; ; i++ {
+			select {
+			case <-stop:
+				stopped <- last
+				return
+			default:
+			}
+			last = fmt.Sprint("save ", i)
+			aside := filepath.Join(t.TempDir(), "aside")
+			if os.WriteFile(aside, []byte(last), 0o644) != nil || os.Rename(aside, filepath.Join(root, "f")) != nil {
+				t.Error("the editor cannot save")
+			}
+		}
+	}()
+	replaced := 0
+	for end := time.Now().Add(time.Second); time.Now().Before(end) || replaced == 0; {
+		err := fileproc.ForEach(t.Context(), root, fileproc.Options{}, func(f *fileproc.File) error { return f.Replace(append([]byte("formatted "), f.Data()...)) })
+		if err == nil {
+			replaced++
+		} else if !errors.Is(err, fileproc.ErrChanged) {
+			t.Fatal(err)
+		}
+		if replaced > 0 && len(contents(t, root)) != 1 {
+			t.Fatal(contents(t, root))
+		}
+	}
+	close(stop)
+	last := <-stopped
+	got := contents(t, root)["f"]
+	require.True(t, strings.HasSuffix(got, last), "%q is lost: %.100q", last, got)
+}
+
+// TestInvariant11Several: of several formatters that work on a tree at once, one replaces each file, and the others replace what
+// it has made of it, or find it changed.
+func TestInvariant11Several(t *testing.T) {
+	exchanges(t)
+	watchdog(t)
+	root := t.TempDir()
+	files := map[string]string{}
+	for i := range 200 {
+		files[fmt.Sprintf("d%d/f%d", i%4, i)] = "0"
+	}
+	write(t, root, files)
+	var replaced atomic.Int64
+	var formatters sync.WaitGroup
+	for range 4 {
+		formatters.Go(func() {
+			var report fileproc.Report
+			err := fileproc.ForEach(t.Context(), root, fileproc.Options{Report: &report}, func(f *fileproc.File) error {
+				err := f.Replace(append(f.Data(), '+'))
+				if errors.Is(err, fileproc.ErrChanged) {
+					return nil
+				}
+				return err
+			})
+			if err != nil && !errors.Is(err, fileproc.ErrChanged) {
+				t.Error(err)
+			}
+			replaced.Add(report.Replaced)
+		})
+	}
+	formatters.Wait()
+	total := 0
+	got := contents(t, root)
+	require.Len(t, got, len(files))
+	for _, content := range got {
+		total += strings.Count(content, "+")
+	}
+	require.EqualValues(t, replaced.Load(), total, "a change is lost, or was made twice")
+}
+
+// TestReplaceThroughLinks: the file that a link leads to is replaced in its own directory, and the link stays.
+func TestReplaceThroughLinks(t *testing.T) {
+	replaces(t)
+	for _, opts := range []fileproc.Options{{Symlinks: fileproc.SymlinksFiles}, {Symlinks: fileproc.SymlinksFollow, Workers: 1}, {Symlinks: fileproc.SymlinksFiles, Files: slices.Values([]string{"links/in", "links/out"})}} {
+		opts.SymlinksOutside = true
+		dir := t.TempDir()
+		root := filepath.Join(dir, "root")
+		write(t, dir, map[string]string{"root/skip/f": "inside", "outside/f": "outside"})
+		require.NoError(t, os.Mkdir(filepath.Join(root, "links"), 0o755))
+		require.NoError(t, os.Symlink("../skip/f", filepath.Join(root, "links", "in")))
+		require.NoError(t, os.Symlink("../../outside/f", filepath.Join(root, "links", "out")))
+		err := fileproc.ForEach(t.Context(), root, opts, func(f *fileproc.File) error {
+			if !strings.HasPrefix(f.Rel(), "links") {
+				return nil
+			}
+			return upper(f)
+		})
+		require.NoError(t, err)
+		want := map[string]string{"root/skip/f": "INSIDE", "outside/f": "OUTSIDE"}
+		require.Equal(t, want, contents(t, dir))
+		to, err := os.Readlink(filepath.Join(root, "links", "in"))
+		require.NoError(t, err)
+		require.Equal(t, "../skip/f", filepath.ToSlash(to))
+	}
+}
+
+// TestReplaceOneOfSeveralNames: the other name keeps the old content.
+func TestReplaceOneOfSeveralNames(t *testing.T) {
+	replaces(t)
+	root := t.TempDir()
+	write(t, root, map[string]string{"a": "both"})
+	require.NoError(t, os.Link(filepath.Join(root, "a"), filepath.Join(root, "b")))
+	for _, opts := range []fileproc.Options{{}, {Stat: true}} { // the first replaces a, which changes b's change time
+		opts.Workers = 1
+		err := fileproc.ForEach(t.Context(), root, opts, func(f *fileproc.File) error {
+			if f.Name() == "a" && opts.Stat {
+				return fileproc.ErrSkip
+			}
+			s, err := f.Stat()
+			require.NoError(t, err)
+			require.LessOrEqual(t, s.Links, uint64(2))
+			if f.Name() == "b" && !opts.Stat {
+				return fileproc.ErrSkip
+			}
+			return upper(f)
+		})
+		require.NoError(t, err)
+		require.Equal(t, map[string]string{"a": "BOTH", "b": map[bool]string{false: "both", true: "BOTH"}[opts.Stat]}, contents(t, root))
+	}
+}
+
+// TestReplaceLinkedPair: both names of a file can be replaced in one run.
+func TestReplaceLinkedPair(t *testing.T) {
+	replaces(t)
+	root := t.TempDir()
+	write(t, root, map[string]string{"a": "both"})
+	require.NoError(t, os.Link(filepath.Join(root, "a"), filepath.Join(root, "b")))
+	require.NoError(t, fileproc.ForEach(t.Context(), root, fileproc.Options{Stat: true, Workers: 1}, upper))
+	require.Equal(t, map[string]string{"a": "BOTH", "b": "BOTH"}, contents(t, root))
+}
+
+// TestReplaceRoots: roots that are files, several roots, given names.
+func TestReplaceRoots(t *testing.T) {
+	replaces(t)
+	dir := t.TempDir()
+	fill := func() { write(t, dir, map[string]string{"a/f": "in a", "b/g": "in b", "file": "alone", "c/f": "in c"}) }
+	fill()
+	_ = os.Symlink("file", filepath.Join(dir, "link"))
+	at := func(name string) string { return filepath.Join(dir, name) }
+	again := func(f *fileproc.File) error {
+		err := upper(f)
+		same, e := f.Unchanged()
+		if !same {
+			err = errors.Join(err, errors.New("changed"))
+		}
+		file, openErr := f.Open()
+		if openErr == nil {
+			data, _ := io.ReadAll(file)
+			file.Close()
+			require.Equal(t, strings.ToUpper(string(data)), string(data))
+		}
+		return errors.Join(err, e, openErr, f.Replace(bytes.ToUpper(f.Data())))
+	}
+	for _, root := range []string{"file", "link"} {
+		fill()
+		for _, opts := range []fileproc.Options{{}, {Stat: true}} {
+			var report fileproc.Report
+			opts.Report = &report
+			require.NoError(t, fileproc.ForEach(t.Context(), at(root), opts, again))
+			require.Equal(t, "ALONE", contents(t, dir)["file"])
+			require.EqualValues(t, 1, report.Replaced)
+			fill()
+		}
+	}
+	require.NoError(t, fileproc.ForEach(t.Context(), "", fileproc.Options{Roots: []string{at("a"), at("file"), at("b")}}, again))
+	require.Equal(t, map[string]string{"a/f": "IN A", "b/g": "IN B", "file": "ALONE", "c/f": "in c"}, contents(t, dir))
+	fill()
+	require.NoError(t, fileproc.ForEach(t.Context(), dir, fileproc.Options{Files: slices.Values([]string{"a/f", "c/"})}, again))
+	require.Equal(t, map[string]string{"a/f": "IN A", "b/g": "in b", "file": "alone", "c/f": "IN C"}, contents(t, dir))
+}
+
+// writableFS has the method of a cache.Store.
+type writableFS struct {
+	fstest.MapFS
+	mu *sync.Mutex
+}
+
+func (w writableFS) WriteFile(name string, data []byte) (fs.FileInfo, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.MapFS[name].Mode == 0 {
+		return nil, fs.ErrPermission
+	}
+	*w.MapFS[name] = fstest.MapFile{Data: data, Mode: 0o644}
+	return nil, nil
+}
+
+// simplyWritableFS has the method of a cache.FS.
+type simplyWritableFS struct{ writableFS }
+
+func (w simplyWritableFS) WriteFile(name string, data []byte) error {
+	_, err := w.writableFS.WriteFile(name, data)
+	return err
+}
+
+// TestReplaceInFS: an FS that has a method for it is written to.
+func TestReplaceInFS(t *testing.T) {
+	for _, root := range []string{".", "d", "d/f"} {
+		for _, simple := range []bool{false, true} {
+			files := fstest.MapFS{"d/f": {Data: []byte("x"), Mode: 0o644}}
+			w := writableFS{files, new(sync.Mutex)}
+			opts := fileproc.Options{FS: w, Workers: 1}
+			if simple {
+				opts.FS = simplyWritableFS{w}
+			}
+			require.NoError(t, fileproc.ForEach(t.Context(), root, opts, upper))
+			require.Equal(t, "X", string(files["d/f"].Data))
+			opts.Stat = true
+			require.ErrorIs(t, fileproc.ForEach(t.Context(), root, opts, func(f *fileproc.File) error {
+				files["d/f"].Data = []byte("longer")
+				return f.Replace(nil)
+			}), fileproc.ErrChanged)
+			require.ErrorIs(t, fileproc.ForEach(t.Context(), root, opts, func(f *fileproc.File) error {
+				files["d/f"].Mode = 0
+				return f.Replace(nil)
+			}), fs.ErrPermission)
+		}
+		require.ErrorIs(t, fileproc.ForEach(t.Context(), root, fileproc.Options{FS: fstest.MapFS{"d/f": {Data: []byte("x")}}}, upper), errors.ErrUnsupported)
+	}
+}
+
+// TestReplaceUnsupported: what has no content that could be replaced is a clear error.
+func TestReplaceUnsupported(t *testing.T) {
+	require.ErrorIs(t, fileproc.NewFile("f", nil).Replace(nil), errors.ErrUnsupported)
+	root := t.TempDir()
+	if err := os.Symlink("nowhere", filepath.Join(root, "link")); err != nil {
+		t.Skip("no links: ", err)
+	}
+	err := fileproc.ForEach(t.Context(), root, fileproc.Options{AllTypes: true}, func(f *fileproc.File) error {
+		err := f.Replace(nil)
+		require.ErrorIs(t, err, fs.ErrInvalid)
+		return err
+	})
+	require.Error(t, err)
+}
+
+const temporary = ".fileproc-0123456789abcdef0123456789abcdef.tmp"
+
+// TestInvariant11Temporaries: what has the name of a temporary file is never delivered, but all that is like it is.
+func TestInvariant11Temporaries(t *testing.T) {
+	root := t.TempDir()
+	like := []string{temporary[1:], temporary + "x", ".fileproc-0123456789ABCDEF0123456789abcdef.tmp", ".fileproc-0123456789abcdef0123456789abcdef.txt", "d/.fileproc-.tmp"}
+	touch(t, root, append(like, temporary, "d/"+temporary)...)
+	for _, opts := range []fileproc.Options{{}, {Ordered: true}, {IgnoreFiles: []string{".ignore"}}, {FS: os.DirFS(root)}} {
+		var report fileproc.Report
+		opts.Report = &report
+		at := root
+		if opts.FS != nil {
+			at = "."
+		}
+		got, err := fileproc.Process(t.Context(), at, opts, relOf)
+		require.NoError(t, err)
+		require.ElementsMatch(t, like, got)
+		require.EqualValues(t, len(like), report.Found)
+		walked := 0
+		for e, err := range fileproc.Walk(t.Context(), at, opts) {
+			require.NoError(t, err)
+			if !e.IsDir() {
+				require.NotEqual(t, temporary, e.Name())
+				walked++
+			}
+		}
+		require.Equal(t, len(like), walked)
+	}
+	entries, err := fileproc.ReadDir(root)
+	require.NoError(t, err)
+	require.Len(t, entries, len(like)+1, "as os.ReadDir")
+}
+
+// TestInvariant11Leftovers: a run that replaces a file removes the temporary files that are old.
+func TestInvariant11Leftovers(t *testing.T) {
+	replaces(t)
+	root := t.TempDir()
+	touch(t, root, "f", temporary, "d/"+temporary)
+	require.NoError(t, os.Mkdir(filepath.Join(root, "e"), 0o755))
+	require.NoError(t, os.Mkdir(filepath.Join(root, "e", temporary), 0o755))
+	read := func(*fileproc.File) error { return nil }
+	write := func(f *fileproc.File) error { return f.Replace([]byte("new")) }
+	require.NoError(t, fileproc.ForEach(t.Context(), root, fileproc.Options{}, write))
+	require.Len(t, contents(t, root), 3, "the temporary files are new")
+	defer func(was time.Duration) { replace.StaleAfter = was }(replace.StaleAfter)
+	replace.StaleAfter = -time.Hour
+	require.NoError(t, fileproc.ForEach(t.Context(), root, fileproc.Options{}, read))
+	require.Len(t, contents(t, root), 3, "a run that reads does not write")
+	require.NoError(t, fileproc.ForEach(t.Context(), root, fileproc.Options{}, write))
+	require.Equal(t, map[string]string{"f": "new"}, contents(t, root))
+	require.DirExists(t, filepath.Join(root, "e", temporary))
+}
+
+// TestReplaceThenEnd: the Report of a run that ends early says what it has replaced, and nothing is left.
+func TestReplaceThenEnd(t *testing.T) {
+	replaces(t)
+	ends := map[string]func(cancel func()) error{
+		"cancel": func(cancel func()) error { cancel(); return nil },
+		"stop":   func(func()) error { return fs.SkipAll },
+		"panic":  func(func()) error { panic("test") },
+		"exit":   func(func()) error { runtime.Goexit(); return nil },
+	}
+	for how, end := range ends {
+		root := t.TempDir()
+		touch(t, root, "a", "b", "c", "d/e", "d/f", "d/g")
+		var report fileproc.Report
+		ctx, cancel := context.WithCancel(t.Context())
+		leavesNothing(t, func() {
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				defer func() { _ = recover() }()
+				_ = fileproc.ForEach(ctx, root, fileproc.Options{Report: &report}, func(f *fileproc.File) error {
+					if err := f.Replace([]byte("new")); err != nil {
+						return err
+					}
+					return end(cancel)
+				})
+			}()
+			<-done
+		})
+		cancel()
+		replaced := 0
+		got := contents(t, root)
+		require.Len(t, got, 6, how)
+		for _, content := range got {
+			replaced += strings.Count(content, "new")
+		}
+		require.EqualValues(t, replaced, report.Replaced, how)
+		require.Positive(t, replaced)
+	}
+}
