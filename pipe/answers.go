@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/records"
 )
 
@@ -27,14 +28,15 @@ type answers struct {
 
 	mu      sync.Mutex // guards what follows
 	pending map[string]int
-	buf     []byte      // whole lines
-	timer   *time.Timer // set while buf waits to be written
+	spelled map[string][]string // of a name in pending: how the input has it, where that differs
+	buf     []byte              // whole lines
+	timer   *time.Timer         // set while buf waits to be written
 	err     error
 	closed  bool
 }
 
 func newAnswers(out io.Writer, cancel func(error)) *answers {
-	return &answers{out: out, cancel: cancel, pending: map[string]int{}}
+	return &answers{out: out, cancel: cancel, pending: map[string]int{}, spelled: map[string][]string{}}
 }
 
 // call calls do, which may panic, for f, or for no file if f is nil. After a panic, call cancels the batch, because the run
@@ -55,10 +57,13 @@ func (a *answers) call(f *fileproc.File, do func()) {
 }
 
 // given notes a name before it can be answered.
-func (a *answers) given(name string) {
+func (a *answers) given(name, spelling string) {
 	a.mu.Lock()
+	defer a.mu.Unlock()
 	a.pending[name]++
-	a.mu.Unlock()
+	if spelling != name {
+		a.spelled[name] = append(a.spelled[name], spelling)
+	}
 }
 
 func (a *answers) isPending(name string) bool {
@@ -81,7 +86,14 @@ func (a *answers) put(name, key string, value []byte) {
 	if a.pending[name]--; a.pending[name] == 0 {
 		delete(a.pending, name)
 	}
-	a.putLocked(name, key, value)
+	spelling, more := name, a.spelled[name]
+	if len(more) > 0 {
+		spelling, a.spelled[name] = more[0], more[1:]
+	}
+	if len(more) == 1 {
+		delete(a.spelled, name)
+	}
+	a.putLocked(spelling, key, value)
 }
 
 func (a *answers) putLocked(name, key string, value []byte) {
@@ -140,19 +152,22 @@ func (a *answers) close() {
 }
 
 // give yields the names in r, and answers the names that cannot be those of files below root.
-func (a *answers) give(ctx context.Context, r io.Reader, end byte, isFS bool, yield func(string) bool) error {
+func (a *answers) give(ctx context.Context, r io.Reader, end byte, root string, isFS bool, yield func(string) bool) error {
+	below := names.Below(root, isFS)
 	for record, err := range records.All(ctx, r, end) {
 		if err != nil {
 			return err
 		}
-		name := record
+		spelling := record
 		if end == '\n' {
-			name, err = parseName(record)
+			spelling, err = parseName(record)
 		}
+		name := spelling
 		if err == nil {
+			name = below(spelling)
 			err = checkName(name, isFS)
 		}
-		a.given(name)
+		a.given(name, spelling)
 		if err != nil {
 			a.fail(name, err)
 		} else if !yield(name) {

@@ -16,7 +16,8 @@
 //	program -0 ROOT      # each name on standard input ends with a NUL byte
 //
 // Standard input has the path of one file a line, relative to root and with
-// slashes. The program answers every name with one line of JSON, in no
+// slashes. It may begin with "./" and may be absolute, as in Options.Files; the
+// answer has it as it was written. The program answers every name with one line of JSON, in no
 // particular order unless Options.Ordered is set; a name that is given twice is
 // answered twice:
 //
@@ -161,7 +162,7 @@ func run[T any](ctx context.Context, root string, in io.Reader, out io.Writer, e
 	answerSkipped(&opts, a)
 	guard(&opts, a)
 	var readError error
-	opts.Files = func(yield func(string) bool) { readError = a.give(ctx, in, end, isFS, yield) }
+	opts.Files = func(yield func(string) bool) { readError = a.give(ctx, in, end, root, isFS, yield) }
 
 	defer func() {
 		switch p := recover().(type) {

@@ -138,6 +138,10 @@ d/
 ../a.txt
 /a.txt
 ./a.txt
+././no.md
+./not/there.txt
+./../a.txt
+./a.txt/
 d//b.txt
 .
 "nul\u0000.txt"
@@ -147,30 +151,34 @@ d//b.txt
 a.txt`
 	const notFile = "error: not the path of a file below root: invalid argument"
 	want := map[string][]string{
-		"a.txt":          {"result: 4", "result: 4", "result: 4"},
-		"d/b.txt":        {"result: 5"},
-		"d/e/c.txt":      {"result: 0"},
-		"bad.txt":        {"error: process: it is bad"},
-		"skip.txt":       {"skipped"},
-		"end.txt":        {"error: process: a batch cannot be ended early: skip everything and stop the walk"},
-		"binary.txt":     {"skipped"},
-		"large.txt":      {"error: read: fileproc: file is larger than Options.MaxFileSize"},
-		"no.md":          {"skipped", "skipped"},
-		".hidden.txt":    {"skipped"},
-		"out/x.txt":      {"skipped"},
-		"unselected.txt": {"skipped"},
-		"d/":             {notFile},
-		"../a.txt":       {notFile},
-		"/a.txt":         {notFile},
-		"./a.txt":        {notFile},
-		"d//b.txt":       {notFile},
-		".":              {notFile},
-		"nul\x00.txt":    {notFile},
-		`"not json`:      {"error: a line that begins with a quote must be a JSON string: unexpected end of JSON input"},
-		`"\ud800.txt"`:   {"error: a line that begins with a quote must be a JSON string: not UTF-8"},
-		`{"bytes":1}`:    {`error: a line that begins with {"bytes": must be a JSON object: `},
-		"not/there.txt":  {"error: "},
-		"d":              {""}, // skipped by its suffix
+		"a.txt":           {"result: 4", "result: 4", "result: 4"},
+		"d/b.txt":         {"result: 5"},
+		"d/e/c.txt":       {"result: 0"},
+		"bad.txt":         {"error: process: it is bad"},
+		"skip.txt":        {"skipped"},
+		"end.txt":         {"error: process: a batch cannot be ended early: skip everything and stop the walk"},
+		"binary.txt":      {"skipped"},
+		"large.txt":       {"error: read: fileproc: file is larger than Options.MaxFileSize"},
+		"no.md":           {"skipped", "skipped"},
+		".hidden.txt":     {"skipped"},
+		"out/x.txt":       {"skipped"},
+		"unselected.txt":  {"skipped"},
+		"d/":              {notFile},
+		"../a.txt":        {notFile},
+		"/a.txt":          {notFile},
+		"./../a.txt":      {notFile},
+		"./a.txt/":        {notFile},
+		"./a.txt":         {"result: 4"},
+		"././no.md":       {"skipped"},
+		"./not/there.txt": {"error: "},
+		"d//b.txt":        {notFile},
+		".":               {notFile},
+		"nul\x00.txt":     {notFile},
+		`"not json`:       {"error: a line that begins with a quote must be a JSON string: unexpected end of JSON input"},
+		`"\ud800.txt"`:    {"error: a line that begins with a quote must be a JSON string: not UTF-8"},
+		`{"bytes":1}`:     {`error: a line that begins with {"bytes": must be a JSON object: `},
+		"not/there.txt":   {"error: "},
+		"d":               {""}, // skipped by its suffix
 	}
 	for _, in := range []string{"directory", "fs"} {
 		for _, ordered := range []bool{false, true} {
@@ -187,6 +195,10 @@ a.txt`
 					root = makeTree(t, files)
 				}
 				got := answersOf(t, root, names, opts)
+				if in == "directory" {
+					absolute := filepath.ToSlash(root) + "/d/e/c.txt"
+					require.Equal(t, map[string][]string{absolute: {"result: 0"}}, answersOf(t, root, absolute, opts))
+				}
 				for name, all := range want {
 					require.Len(t, got[name], len(all), name)
 					for i, answer := range all {
