@@ -56,6 +56,49 @@ func TestEmbedFS(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
+// TestZipWithEqualNames: package zip lists no directory that has two files of one name. So the directory is a failure, and all else is
+// delivered; with Options.Files all is.
+func TestZipWithEqualNames(t *testing.T) {
+	var archive bytes.Buffer
+	z := zip.NewWriter(&archive)
+	for _, name := range []string{"a", "d/b", "d/c", "d/b", "d/e/f", "g/h"} {
+		w, err := z.Create(name)
+		require.NoError(t, err)
+		_, err = fmt.Fprint(w, name, archive.Len())
+		require.NoError(t, err)
+	}
+	require.NoError(t, z.Close())
+	zipped, err := zip.NewReader(bytes.NewReader(archive.Bytes()), int64(archive.Len()))
+	require.NoError(t, err)
+	first, err := fs.ReadFile(zipped, "d/b")
+	require.NoError(t, err)
+	var report fileproc.Report
+	deliver := func(f *fileproc.File) (string, error) {
+		if f.Rel() == "d/b" {
+			require.Equal(t, first, f.Data())
+		}
+		return f.Rel(), nil
+	}
+	got, err := fileproc.Process(t.Context(), ".", fileproc.Options{FS: zipped, Ordered: true, Report: &report}, deliver)
+	failure, ok := errors.AsType[*fileproc.Failure](err)
+	require.True(t, ok)
+	require.Equal(t, "d", failure.Path)
+	require.ErrorContains(t, err, "duplicate entries")
+	require.EqualValues(t, 1, report.Failed)
+	require.Equal(t, []string{"a", "g/h"}, got)
+
+	names := func(yield func(string) bool) {
+		for _, f := range zipped.File {
+			if !yield(f.Name) {
+				return
+			}
+		}
+	}
+	got, err = fileproc.Process(t.Context(), ".", fileproc.Options{FS: zipped, Ordered: true, Files: names}, deliver)
+	require.NoError(t, err)
+	require.Equal(t, []string{"a", "d/b", "d/b", "d/c", "d/e/f", "g/h"}, got)
+}
+
 //go:embed *.go
 var sources embed.FS
 
