@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fileproc/fileproc/internal/backend"
 	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/descriptors"
 	"github.com/fileproc/fileproc/internal/names"
@@ -64,7 +65,7 @@ func (a *access) endReading() {
 
 // withDir calls do with n's directory. It retries while there is no descriptor, or
 // while a lease is held on the file that do opens.
-func (a *access) withDir(n *node, do func(directory) error) error {
+func (a *access) withDir(n *node, do func(backend.Directory) error) error {
 	return a.retryOnResource(func() error {
 		d, err := a.pin.use(&a.run.dirs, n)
 		if err != nil {
@@ -79,7 +80,7 @@ func (a *access) withDir(n *node, do func(directory) error) error {
 }
 
 // withDirAside is withDir, but the worker may step aside. It is in no callback.
-func (a *access) withDirAside(n *node, do func(directory) error) error {
+func (a *access) withDirAside(n *node, do func(backend.Directory) error) error {
 	return a.aside(func() error { return a.withDir(n, do) })
 }
 
@@ -94,9 +95,9 @@ func (a *access) retryOnInterrupt(try func() error) error {
 }
 
 // statDir is d.stat, and retries while that is interrupted.
-func (a *access) statDir(d directory, name names.Name) (s sys.Stat, err error) {
+func (a *access) statDir(d backend.Directory, name names.Name) (s sys.Stat, err error) {
 	err = a.retryOnInterrupt(func() error {
-		s, err = d.stat(name)
+		s, err = d.Stat(name)
 		return err
 	})
 	return s, err
@@ -187,9 +188,9 @@ func (a *access) hasDescriptor() bool {
 	if a.run.root.dir == nil {
 		return false
 	}
-	d, err := openDirToSearch(a.run.root.dir, names.Dot)
+	d, err := backend.OpenDirToSearch(a.run.root.dir, names.Dot)
 	if err == nil {
-		d.close()
+		d.Close()
 	}
 	return err == nil
 }

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fileproc/fileproc/internal/backend"
 	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/descriptors"
 	"github.com/fileproc/fileproc/internal/names"
@@ -208,19 +209,19 @@ func TestFaultsFewDescriptorsAndFailingListings(t *testing.T) {
 
 // busy is a directory in which every second open of a subdirectory fails with err.
 type busy struct {
-	directory
+	backend.Directory
 	opens *atomic.Int32
 	err   error
 }
 
-func (b busy) openDir(name names.Name) (directory, error) {
+func (b busy) OpenDir(name names.Name) (backend.Directory, error) {
 	if name == names.Dot { // a look whether there are descriptors
-		return b.directory.openDir(name)
+		return b.Directory.OpenDir(name)
 	}
 	if b.opens.Add(1)%2 == 1 {
 		return nil, &sys.Error{Op: "openat", Err: b.err}
 	}
-	return b.directory.openDir(name)
+	return b.Directory.OpenDir(name)
 }
 
 // The metadata of a directory behind a link takes no further descriptor.
@@ -231,8 +232,8 @@ func TestFaultsFewDescriptorsForLinks(t *testing.T) {
 	testtree.Symlink(t, filepath.Join("t", ".hidden", "d"), filepath.Join(dir, "l"))
 	for _, scarce := range append(slices.Clone(scarceErrors), leasedErrors...) {
 		var opens atomic.Int32
-		opts := Options{Symlinks: SymlinksFollow, MaxDepth: 2, Stat: true, openRoot: func(root string) (directory, error) {
-			d, err := openRoot(root)
+		opts := Options{Symlinks: SymlinksFollow, MaxDepth: 2, Stat: true, openRoot: func(root string) (backend.Directory, error) {
+			d, err := backend.OpenRoot(root)
 			return busy{d, &opens, scarce}, err
 		}}
 		var got []string
@@ -822,57 +823,57 @@ func TestFaultsFilesThatAreNeverReadyKeepNothingOpen(t *testing.T) {
 }
 
 // searchOnly is a directory that may be searched and not listed.
-type searchOnly struct{ directory }
+type searchOnly struct{ backend.Directory }
 
-func (s searchOnly) openDir(names.Name) (directory, error) {
+func (s searchOnly) OpenDir(names.Name) (backend.Directory, error) {
 	return nil, &sys.Error{Op: "openat", Err: fs.ErrPermission}
 }
 
-func (s searchOnly) openDirToSearch(name names.Name) (directory, error) {
-	return s.directory.openDir(name)
+func (s searchOnly) OpenDirToSearch(name names.Name) (backend.Directory, error) {
+	return s.Directory.OpenDir(name)
 }
 
 // Whether a descriptor is free can be asked of each root.
 func TestHasDescriptor(t *testing.T) {
 	dir := t.TempDir()
 	require.True(t, testtree.Make(t, dir, "sub/f=f"))
-	for name, open := range map[string]func() (directory, error){
-		"directory":       func() (directory, error) { return openRoot(dir) },
-		"to be searched":  func() (directory, error) { d, err := openRoot(dir); return searchOnly{d}, err },
-		"of an FS":        func() (directory, error) { return openFSRoot(os.DirFS(dir), ".", false) },
-		"below, of an FS": func() (directory, error) { return openFSRoot(os.DirFS(dir), "sub", false) },
-		"file": func() (directory, error) {
-			return openSoleFile(filepath.Join(dir, "sub", "f"), errNotDirectory, openRoot)
+	for name, open := range map[string]func() (backend.Directory, error){
+		"directory":       func() (backend.Directory, error) { return backend.OpenRoot(dir) },
+		"to be searched":  func() (backend.Directory, error) { d, err := backend.OpenRoot(dir); return searchOnly{d}, err },
+		"of an FS":        func() (backend.Directory, error) { return backend.OpenFSRoot(os.DirFS(dir), ".", false) },
+		"below, of an FS": func() (backend.Directory, error) { return backend.OpenFSRoot(os.DirFS(dir), "sub", false) },
+		"file": func() (backend.Directory, error) {
+			return backend.OpenSoleFile(filepath.Join(dir, "sub", "f"), errBroken, backend.OpenRoot)
 		},
-		"file of an FS": func() (directory, error) { return openFSRoot(os.DirFS(dir), "sub/f", false) },
+		"file of an FS": func() (backend.Directory, error) { return backend.OpenFSRoot(os.DirFS(dir), "sub/f", false) },
 	} {
 		d, err := open()
 		require.NoError(t, err, name)
 		w := &access{run: &resources{root: &node{dir: d}}}
 		require.True(t, w.hasDescriptor(), name)
-		d.close()
+		d.Close()
 	}
-	top, err := openFSRoot(os.DirFS(dir), ".", true)
+	top, err := backend.OpenFSRoot(os.DirFS(dir), ".", true)
 	require.NoError(t, err)
-	defer top.close()
-	named, err := openGiven(top, names.New("sub"))
+	defer top.Close()
+	named, err := backend.OpenGiven(top, names.New("sub"))
 	require.NoError(t, err)
-	s, err := named.stat(names.Dot)
+	s, err := named.Stat(names.Dot)
 	require.NoError(t, err)
 	require.True(t, s.Mode.IsDir())
 }
 
 // stuckStat is a directory in which a look at the name stuck fails with err, each time.
 type stuckStat struct {
-	directory
+	backend.Directory
 	err error
 }
 
-func (s stuckStat) stat(name names.Name) (sys.Stat, error) {
+func (s stuckStat) Stat(name names.Name) (sys.Stat, error) {
 	if name.String() == "stuck" {
 		return sys.Stat{}, &sys.Error{Op: "fstatat", Err: s.err}
 	}
-	return s.directory.stat(name)
+	return s.Directory.Stat(name)
 }
 
 // Of several links in a directory, only those fail that are never resolved.
@@ -887,8 +888,8 @@ func TestFaultsLinkThatIsNeverReady(t *testing.T) {
 			var got []string
 			var report Report
 			failed := map[string]error{}
-			opts := Options{Workers: 1, Symlinks: SymlinksFiles, Report: &report, openRoot: func(root string) (directory, error) {
-				d, e := openRoot(root)
+			opts := Options{Workers: 1, Symlinks: SymlinksFiles, Report: &report, openRoot: func(root string) (backend.Directory, error) {
+				d, e := backend.OpenRoot(root)
 				return stuckStat{d, err}, e
 			}, OnError: func(err error) error {
 				failed[filepath.Base(err.(*Failure).Path)] = err
@@ -1046,6 +1047,19 @@ func TestOwnScarcityIsReturned(t *testing.T) {
 		require.Equal(t, w.pool.workers, w.pool.maxWorkers)
 		require.Empty(t, w.dirs.short)
 		require.Empty(t, fdTurn)
+		w.retire()
+	})
+}
+
+// What is interrupted at first may fail for another reason then.
+func TestInterruptBeforeAFailure(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := newAsideWorker(t, &world{root: folder("")})
+		errs := []error{syscall.EINTR, syscall.EINTR, errBroken}
+		require.Equal(t, errBroken, w.retryOnInterrupt(func() (err error) {
+			err, errs = errs[0], errs[1:]
+			return err
+		}))
 		w.retire()
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fileproc/fileproc/internal/backend"
 	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/knobs"
 	"github.com/fileproc/fileproc/internal/names"
@@ -140,7 +141,7 @@ func (c *coldMode) tryTurnOn(pin *dirPin, b *batch, i int) bool {
 	if err != nil {
 		return false
 	}
-	onDisk := diskOf(d).Kind != content.NotOnDisk
+	onDisk := backend.DiskOf(d).Kind != content.NotOnDisk
 	pin.idle()
 	if !onDisk {
 		return false
@@ -204,7 +205,7 @@ func (c *coldMode) listAhead(b *batch) bool {
 // wait for another worker. It returns how much work it counts as; 1 is little. If it
 // succeeds, dir returns the directory that it was about. The error of await is
 // errStopped if ctx, the run's context, was cancelled before the call.
-func (c *coldMode) await(ctx context.Context, m *latencyMeter, probe *latencyProbe, dir func() directory, call func() (work int, err error)) error {
+func (c *coldMode) await(ctx context.Context, m *latencyMeter, probe *latencyProbe, dir func() backend.Directory, call func() (work int, err error)) error {
 	state := c.now()
 	if !probe.isDue(c.pool) && (!state.isDisk() || m.unblocked >= shrinkAfter) {
 		_, err := call()
@@ -233,11 +234,11 @@ func (c *coldMode) await(ctx context.Context, m *latencyMeter, probe *latencyPro
 }
 
 // callsBlock is called after a slow call, which was about dir and began in the state was.
-func (c *coldMode) callsBlock(was coldState, dir func() directory) {
+func (c *coldMode) callsBlock(was coldState, dir func() backend.Directory) {
 	onDisk := was.isDisk()
 	if was.isUnknown() {
 		event := &waitsForElse
-		if onDisk = diskOf(dir()).Kind != content.NotOnDisk; onDisk {
+		if onDisk = backend.DiskOf(dir()).Kind != content.NotOnDisk; onDisk {
 			event = &waitsForDisk
 		}
 		c.happens(event)

@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fileproc/fileproc/internal/backend"
 	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/knobs"
 	"github.com/fileproc/fileproc/internal/names"
@@ -401,7 +402,7 @@ func TestEnterOnlyForWhatADiskIsReadFor(t *testing.T) {
 				calls, turnedOn := opts.callbacks(), 0
 				calls.fn = func(f *File) error {
 					c := &workerOf(f).cold
-					onDisk := diskOf(f.w.run.root.dir).Kind != content.NotOnDisk
+					onDisk := backend.DiskOf(f.w.run.root.dir).Kind != content.NotOnDisk
 					want := onDisk && (name == "content" || name == "metadata" && !ordered)
 					b := &batch{node: f.node, entries: []names.Name{f.name}, inodes: []uint64{1}}
 					require.Equal(t, want, c.tryTurnOn(&f.w.pin, b, 0))
@@ -480,7 +481,7 @@ func TestWaitForASlotIsNotThatOfTheNextCall(t *testing.T) {
 			r.pool.stopped.Store(true) // so that it starts none of the workers that it may have
 			r.pool.started = r.pool.limit
 			m := latencyMeter{waited: time.Hour}
-			require.NoError(t, r.cold.await(t.Context(), &m, &m.opens, func() directory { return &worldDir{w: w, o: w.root} }, func() (int, error) {
+			require.NoError(t, r.cold.await(t.Context(), &m, &m.opens, func() backend.Directory { return &worldDir{w: w, o: w.root} }, func() (int, error) {
 				time.Sleep(takes)
 				return 1, nil
 			}))
@@ -555,7 +556,7 @@ func newColdStand(t *testing.T, c config) *coldStand {
 func (s *coldStand) await(takes time.Duration) (turn bool) {
 	s.Helper()
 	s.took = takes
-	err := s.cold.await(s.ctx, &s.meter, &s.meter.lists, func() directory { return s.root.dir }, func() (int, error) {
+	err := s.cold.await(s.ctx, &s.meter, &s.meter.lists, func() backend.Directory { return s.root.dir }, func() (int, error) {
 		s.calls++
 		time.Sleep(s.took)
 		turn = !s.cold.pace.IsIdle()

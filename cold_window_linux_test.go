@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fileproc/fileproc/internal/backend"
 	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/knobs"
 	"github.com/fileproc/fileproc/internal/names"
@@ -65,6 +66,7 @@ func TestWindowsEndWithTheDescriptors(t *testing.T) {
 		if delivered++; delivered == 1 {
 			w, b := workerOf(f), &batch{node: r.root, entries: files}
 			require.NotZero(t, r.cold.pace.Window())
+			put(t, r.root, dir, unix.OVERLAYFS_SUPER_MAGIC)
 			require.NoError(t, withoutDescriptors(t, func() error { w.fetchWindow(b); return nil }))
 			require.Zero(t, r.cold.pace.Window())
 		}
@@ -105,7 +107,6 @@ func TestNoFileIsOpenedAfterAStop(t *testing.T) {
 func (w *worker) fetchWindow(b *batch) {
 	window := content.NewWindow(w.cfg.want(), w.cfg.noURing, &w.cold.pace)
 	defer window.Close()
-	b.node.dir.(*linuxDir).typ.Store(unix.OVERLAYFS_SUPER_MAGIC)
 	window.Fetch(&rest{w, b, 0})
 }
 
@@ -132,7 +133,7 @@ func TestWindowOpensNothingAfterAStop(t *testing.T) {
 	r = newRun(t.Context(), cfg, callbacks{fn: func(f *File) error {
 		calls.Add(1)
 		r.stop(errBroken)
-		r.root.dir.(*linuxDir).typ.Store(unix.EXT4_SUPER_MAGIC)
+		put(t, r.root, dir, unix.EXT4_SUPER_MAGIC)
 		rest := rest{workerOf(f), &batch{node: r.root, entries: files}, 0}
 		rest.OpenIn(opensNothing{t: t}, len(files))
 		return nil
@@ -145,10 +146,10 @@ func TestWindowOpensNothingAfterAStop(t *testing.T) {
 func TestInvariant5ColdModeFitsTheMemory(t *testing.T) {
 	testtree.NotInColdMode(t, "a run does not become cold")
 	dir, _ := plantShelf(t, 1)
-	d, err := openRoot(dir)
+	d, err := backend.OpenRoot(dir)
 	require.NoError(t, err)
-	kind := diskOf(d).Kind
-	d.close()
+	kind := backend.DiskOf(d).Kind
+	d.Close()
 	if kind == content.NotOnDisk {
 		t.Skip("the cold mode is of no use on the file system of the temporary directory; scripts/filesystems.sh runs this on ext4")
 	}
@@ -191,7 +192,7 @@ func TestColdModeBeginsAndEnds(t *testing.T) {
 		}
 		w, b := workerOf(f), &batch{node: r.root, entries: files}
 		b.abandon() // they are visited already
-		r.root.dir.(*linuxDir).typ.Store(unix.OVERLAYFS_SUPER_MAGIC)
+		put(t, r.root, dir, unix.OVERLAYFS_SUPER_MAGIC)
 		require.False(t, w.cold.listsAhead(b))
 		w.statTook(b, 0, time.Second)
 		require.True(t, w.cold.listsAhead(b))
@@ -217,8 +218,8 @@ func (w *notedWindow) Open(_ int, d content.Dir, _ names.Name) error {
 
 // The files of a window are opened through their own directories, whatever their names.
 func TestWindowOpensEachFileInItsDirectory(t *testing.T) {
-	t.Cleanup(func() { fstatfs = unix.Fstatfs })
-	fstatfs = func(_ int, st *unix.Statfs_t) error { setType(&st.Type, unix.EXT4_SUPER_MAGIC); return nil }
+	t.Cleanup(func() { sys.Fstatfs = unix.Fstatfs })
+	sys.Fstatfs = isOn(unix.EXT4_SUPER_MAGIC)
 	dir := t.TempDir()
 	require.True(t, testtree.Make(t, dir, "d/a=1", "e/a=2"))
 	b := &batch{}
@@ -236,4 +237,57 @@ func TestWindowOpensEachFileInItsDirectory(t *testing.T) {
 		return nil
 	}))
 	require.Len(t, want, 2)
+}
+
+// put says that n, which is open at path, is on a file system of this type.
+func put(t *testing.T, n *node, path string, typ int64) {
+	t.Helper()
+	defer func() { sys.Fstatfs = unix.Fstatfs }()
+	sys.Fstatfs = isOn(typ)
+	d, err := backend.OpenRoot(path)
+	require.NoError(t, err)
+	backend.DiskOf(d) // asks only once
+	n.dir.Close()
+	n.dir = d
+}
+
+// isOn returns an Fstatfs that says that all is on a file system of this type.
+func isOn(typ int64) func(int, *unix.Statfs_t) error {
+	return func(_ int, st *unix.Statfs_t) error { setType(&st.Type, typ); return nil }
+}
+
+// setType sets *at as the kernel does, to the lower 32 bits where that is all there is.
+func setType[T int32 | uint32 | int64](at *T, typ int64) { *at = T(typ) }
+
+// What is slow because of a disk is asked for by few workers, and by all if it is something else.
+func TestFewListingsOfADiskAtTheSameTime(t *testing.T) {
+	testtree.Set(t, &knobs.SlowCall, 100*time.Microsecond)
+	t.Cleanup(func() { sys.Getdents, sys.Fstatfs = unix.Getdents, unix.Fstatfs })
+	dir := t.TempDir()
+	for i := range 20 {
+		require.NoError(t, os.Mkdir(filepath.Join(dir, fmt.Sprint(i)), 0o700))
+	}
+	most := func(typ int64, opts Options) int {
+		sys.Fstatfs = isOn(typ)
+		var calls gauge
+		sys.Getdents = func(fd int, buf []byte) (n int, err error) {
+			calls.during(func() {
+				time.Sleep(6 * time.Millisecond) // no reason to ask for more
+				n, err = unix.Getdents(fd, buf)
+			})
+			return n, err
+		}
+		opts.Workers = 16
+		_, err := Process(t.Context(), dir, opts, func(*File) (struct{}, error) { return struct{}{}, nil })
+		require.NoError(t, err)
+		return calls.most
+	}
+	for typ, opts := range map[int64]Options{
+		unix.EXT4_SUPER_MAGIC: {}, unix.XFS_SUPER_MAGIC: {ReadSize: NoRead}, unix.BTRFS_SUPER_MAGIC: {Ordered: true},
+		unix.OVERLAYFS_SUPER_MAGIC: {IgnoreFiles: []string{".gitignore"}},
+	} {
+		require.LessOrEqual(t, most(typ, opts), callsAtFirst)
+	}
+	testtree.NotInColdMode(t, "it is for disks")
+	require.Greater(t, most(unix.FUSE_SUPER_MAGIC, Options{}), callsAtFirst)
 }

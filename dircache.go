@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fileproc/fileproc/internal/backend"
 	"github.com/fileproc/fileproc/internal/sys"
 )
 
@@ -30,7 +31,7 @@ type dirCache struct {
 
 // A rootOpener opens the roots of Options.Roots. It is the run.
 type rootOpener interface {
-	openRoot(*tree) (directory, error)
+	openRoot(*tree) (backend.Directory, error)
 }
 
 // init prepares c, which is new. In pins there is room for the first workers' pins.
@@ -39,7 +40,7 @@ func (c *dirCache) init(limit int, pins []*dirPin, kept *node, roots rootOpener)
 }
 
 // acquire opens n unless it is open, and pins it until release.
-func (c *dirCache) acquire(n *node) (directory, error) {
+func (c *dirCache) acquire(n *node) (backend.Directory, error) {
 	d, parent, was := c.pinOpen(n)
 	if d != nil {
 		return d, nil
@@ -58,9 +59,9 @@ func (c *dirCache) acquire(n *node) (directory, error) {
 		}
 		defer c.release(n.parent, 1, 0) // once d is in the cache: an fs.FS may panic here
 		if n.given {
-			d, err = openGiven(parent, n.name)
+			d, err = backend.OpenGiven(parent, n.name)
 		} else {
-			d, err = parent.openDir(n.name)
+			d, err = parent.OpenDir(n.name)
 		}
 		if err != nil && sys.IsScarce(err) {
 			c.pinForRetry(n.parent)
@@ -70,17 +71,17 @@ func (c *dirCache) acquire(n *node) (directory, error) {
 		return nil, err
 	}
 	if was != nil {
-		id, err := d.identity()
-		if err == nil && !id.same(was) {
+		id, err := d.Identity()
+		if err == nil && !id.Same(was) {
 			err = &sys.Error{Op: "openat", Err: ErrChanged}
 		}
 		if err != nil {
-			d.close()
+			d.Close()
 			return nil, err
 		}
 	}
 	if first := c.insert(n, d); first != d {
-		d.close() // another worker was faster
+		d.Close() // another worker was faster
 		return first, nil
 	}
 	return d, nil
@@ -89,7 +90,7 @@ func (c *dirCache) acquire(n *node) (directory, error) {
 // pinOpen pins n and returns its directory, if that is open. If it is not, pinOpen
 // returns the identity that it had, if known, and does the same with the parent through which n
 // is opened.
-func (c *dirCache) pinOpen(n *node) (d, parent directory, was identity) {
+func (c *dirCache) pinOpen(n *node) (d, parent backend.Directory, was backend.Identity) {
 	c.mu.Lock()
 	defer c.mu.Unlock() // also if a mistake makes n nil: leave must not wait for ever
 	if d = n.pinIfOpen(); d == nil && n.way == nil && n.parent != nil {
@@ -100,7 +101,7 @@ func (c *dirCache) pinOpen(n *node) (d, parent directory, was identity) {
 
 // pinIfOpen pins n, if it is open, and returns its directory. It is called with the directory
 // cache's mutex held.
-func (n *node) pinIfOpen() directory {
+func (n *node) pinIfOpen() backend.Directory {
 	// The signals that interrupted each call of identity may be over.
 	n.noID = false
 	if n.dir != nil {
@@ -110,7 +111,7 @@ func (n *node) pinIfOpen() directory {
 }
 
 // insert pins n and makes d its directory, unless n has one. It returns n's directory.
-func (c *dirCache) insert(n *node, d directory) directory {
+func (c *dirCache) insert(n *node, d backend.Directory) backend.Directory {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n.pins++
@@ -133,12 +134,12 @@ func (c *dirCache) ref(n *node, refs int) {
 // and otherwise evicts a directory if too many are open.
 func (c *dirCache) release(n *node, pins, refs int) {
 	if d := c.giveBack(n, pins, refs); d != nil {
-		d.close()
+		d.Close()
 	}
 }
 
 // giveBack is release, except that it returns n's directory if the caller is to close it.
-func (c *dirCache) giveBack(n *node, pins, refs int) directory {
+func (c *dirCache) giveBack(n *node, pins, refs int) backend.Directory {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n.pins -= pins
@@ -176,7 +177,7 @@ func (c *dirCache) evict(v *node) bool {
 }
 
 // remove takes n out of the cache, and returns its directory.
-func (c *dirCache) remove(n *node) directory {
+func (c *dirCache) remove(n *node) backend.Directory {
 	d := n.dir
 	n.dir = nil
 	i := slices.Index(c.open, n)
@@ -189,14 +190,14 @@ func (c *dirCache) close(n *node) {
 	d := c.remove(n)
 	c.mu.Unlock()
 	defer c.mu.Lock() // also when an fs.FS panics
-	d.close()
+	d.Close()
 }
 
 // identify is d.identity without c.mu.
-func (c *dirCache) identify(d directory) (identity, error) {
+func (c *dirCache) identify(d backend.Directory) (backend.Identity, error) {
 	c.mu.Unlock()
 	defer c.mu.Lock()
-	return d.identity()
+	return d.Identity()
 }
 
 // victim returns the directory to evict first, or nil if none can be evicted. A
@@ -257,10 +258,10 @@ func (c *dirCache) evictAll() {
 // others are closed all the same.
 func (c *dirCache) closeAll() {
 	if c.kept != nil && c.kept.dir != nil {
-		defer c.kept.dir.close()
+		defer c.kept.dir.Close()
 	}
 	for _, n := range c.open {
-		defer n.dir.close()
+		defer n.dir.Close()
 		n.dir = nil
 	}
 	c.open = nil
@@ -287,7 +288,7 @@ func (c *dirCache) addPin(p *dirPin) {
 }
 
 // use pins n until idle.
-func (p *dirPin) use(c *dirCache, n *node) (directory, error) {
+func (p *dirPin) use(c *dirCache, n *node) (backend.Directory, error) {
 	if p.node.Load() == n && p.state.CompareAndSwap(pinIdle, pinInUse) {
 		return n.dir, nil
 	}

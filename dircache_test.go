@@ -14,6 +14,7 @@ import (
 	"testing/fstest"
 	"time"
 
+	"github.com/fileproc/fileproc/internal/backend"
 	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/stretchr/testify/require"
@@ -54,7 +55,7 @@ func (s *stand) end(t *testing.T) {
 	require.Empty(t, s.wrong)
 }
 
-func (s *stand) mustPin(t *testing.T, name string) directory {
+func (s *stand) mustPin(t *testing.T, name string) backend.Directory {
 	t.Helper()
 	d, err := s.acquire(s.node[name])
 	require.NoError(t, err)
@@ -108,7 +109,7 @@ func TestDirCacheLimit(t *testing.T) {
 
 func TestDirCachePinnedStayOpen(t *testing.T) {
 	s := newStand(t, 0, row(5))
-	var dirs []directory
+	var dirs []backend.Directory
 	for i := range 5 {
 		dirs = append(dirs, s.mustPin(t, fmt.Sprint("n", i)))
 	}
@@ -266,7 +267,7 @@ func TestDirCacheOpenedTwiceAtATime(t *testing.T) {
 	s := newStand(t, 8, row(1))
 	n := s.node["n0"]
 	inside := false
-	var faster directory
+	var faster backend.Directory
 	s.onCall = func(int) {
 		if inside {
 			return
@@ -528,9 +529,9 @@ func TestDirCacheUsedByMany(t *testing.T) {
 		wg.Go(func() {
 			r := rand.New(rand.NewPCG(uint64(i), 2))
 			f := names.New("f")
-			use := func(d directory, err error) bool {
+			use := func(d backend.Directory, err error) bool {
 				if err == nil {
-					_, err = d.stat(f)
+					_, err = d.Stat(f)
 				}
 				if err != nil {
 					s.objectTo("%v", err)
@@ -756,7 +757,7 @@ func TestOnDirComesBeforeTheOpen(t *testing.T) {
 		}
 	}
 	opts := Options{Workers: 1, hooks: hooks{OnDir: func(rel string) { order = append(order, "OnDir "+rel) }}}
-	opts.openRoot = func(root string) (directory, error) {
+	opts.openRoot = func(root string) (backend.Directory, error) {
 		order = append(order, "open root")
 		return w.openRoot(root)
 	}

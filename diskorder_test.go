@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fileproc/fileproc/internal/backend"
 	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/knobs"
 	"github.com/fileproc/fileproc/internal/names"
@@ -541,10 +542,10 @@ func TestQueuesLetGoOfWhatTheyGive(t *testing.T) {
 	_, taken := q.take(0, 1)
 	require.Equal(t, "b", taken.node.name.String())
 	require.Nil(t, q.stack[:2][1])
-	l := listing{}
-	l.add([]byte("a"), 0, 0)
-	l.reset()
-	require.Nil(t, l.entries[:1][0].name)
+	l := backend.Listing{}
+	l.Add([]byte("a"), 0, 0)
+	l.Reset()
+	require.Nil(t, l.Entries[:1][0].Name)
 	p := pool{paused: []*job{jobFor("a", 1)}}
 	require.NotNil(t, p.popPaused())
 	require.Nil(t, p.paused[:1][0])

@@ -125,11 +125,6 @@ func (m misnamed) Error() string {
 func (m misnamed) Is(target error) bool { return target == fs.ErrInvalid }
 func (m misnamed) Unwrap() error        { return m.err }
 
-// badName is the failure of an entry whose listed name is not a single name.
-func badName(name []byte) error {
-	return fmt.Errorf("%q cannot be the name of an entry: %w", name, fs.ErrInvalid)
-}
-
 // A PanicError is a panic in fn or in another callback. The function that was
 // given the callback panics with a *PanicError on its caller's goroutine.
 type PanicError struct {

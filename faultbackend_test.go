@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/fileproc/fileproc/internal/backend"
 	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/knobs"
 	"github.com/fileproc/fileproc/internal/names"
@@ -52,7 +53,7 @@ type world struct {
 	single bool // no directory can be
 	wrong  []string
 	maxAsk int // the longest buffer of a read
-	listed map[*listing][][]byte
+	listed map[*backend.Listing][][]byte
 }
 
 // find returns the object at a path below root.
@@ -135,7 +136,7 @@ func (w *world) give(closed *bool, name string) {
 	w.mu.Unlock()
 }
 
-func (w *world) openRoot(string) (directory, error) {
+func (w *world) openRoot(string) (backend.Directory, error) {
 	never := false
 	if err := w.called(&never, "open", "root"); err != nil {
 		return nil, err
@@ -204,9 +205,9 @@ func (o *object) stat() sys.Stat {
 	return s
 }
 
-func (o *object) same(other identity) bool { return other == identity(o) }
+func (o *object) Same(other backend.Identity) bool { return other == backend.Identity(o) }
 
-func (o *object) inode() (device, number uint64) { return o.device, 0 }
+func (o *object) Inode() (device, number uint64) { return o.device, 0 }
 
 func file(name, content string, faults ...func(*object)) *object {
 	o := &object{name: name, content: []byte(content)}
@@ -260,7 +261,7 @@ func (d *worldDir) lookup(name names.Name) (*object, error) {
 	return nil, &sys.Error{Op: "openat", Err: sys.Changed{Err: fs.ErrNotExist}}
 }
 
-func (d *worldDir) list(l *listing) (bool, error) {
+func (d *worldDir) List(l *backend.Listing) (bool, error) {
 	if err := d.w.called(&d.closed, "list", d.o.name); err != nil {
 		return false, err
 	}
@@ -295,15 +296,15 @@ func (d *worldDir) list(l *listing) (bool, error) {
 		clear(name) // the core must have copied it before it reuses l
 	}
 	if len(d.w.listed) == 0 || len(d.w.listed) > 16 { // a listing that is not reused would stay in memory
-		d.w.listed = map[*listing][][]byte{}
+		d.w.listed = map[*backend.Listing][][]byte{}
 	}
 	d.w.listed[l] = nil
 	if d.lists == 1 {
-		l.errs = slices.Clone(d.o.errs)
+		l.Errs = slices.Clone(d.o.errs)
 	}
 	for _, k := range got {
 		name := []byte(k.name)
-		l.add(name, k.listed, uint64(crc32.ChecksumIEEE(name)))
+		l.Add(name, k.listed, uint64(crc32.ChecksumIEEE(name)))
 		d.w.listed[l] = append(d.w.listed[l], name)
 	}
 	d.listing = false
@@ -314,9 +315,9 @@ func (d *worldDir) list(l *listing) (bool, error) {
 	return more, nil
 }
 
-// halve is that of divisible, however little is left. It halves in the cold mode alone: elsewhere a
+// Halve is that of divisible, however little is left. It halves in the cold mode alone: elsewhere a
 // worker must happen to have nothing to do, and tests would differ from run to run.
-func (d *worldDir) halve(int64) (directory, bool) {
+func (d *worldDir) Halve(int64) (backend.Directory, bool) {
 	end := len(d.o.kids)
 	if d.end > 0 {
 		end = d.end
@@ -336,7 +337,7 @@ func (d *worldDir) halve(int64) (directory, bool) {
 	return latter, true
 }
 
-func (d *worldDir) openDir(name names.Name) (directory, error) {
+func (d *worldDir) OpenDir(name names.Name) (backend.Directory, error) {
 	if err := d.w.called(&d.closed, "openDir", name.String()); err != nil {
 		return nil, err
 	}
@@ -362,7 +363,7 @@ func (d *worldDir) openDir(name names.Name) (directory, error) {
 	return &worldDir{w: d.w, o: o, run: d.run}, nil
 }
 
-func (d *worldDir) open(name names.Name, spare content.File) (content.File, error) {
+func (d *worldDir) Open(name names.Name, spare content.File) (content.File, error) {
 	if err := d.w.called(&d.closed, "open", name.String()); err != nil {
 		return nil, err
 	}
@@ -389,7 +390,7 @@ func (d *worldDir) open(name names.Name, spare content.File) (content.File, erro
 	return c, nil
 }
 
-func (d *worldDir) stat(name names.Name) (sys.Stat, error) {
+func (d *worldDir) Stat(name names.Name) (sys.Stat, error) {
 	if err := d.w.called(&d.closed, "stat", name.String()); err != nil {
 		return sys.Stat{}, err
 	}
@@ -406,7 +407,7 @@ func (d *worldDir) stat(name names.Name) (sys.Stat, error) {
 	return o.stat(), nil
 }
 
-func (d *worldDir) readLink(name names.Name) (string, error) {
+func (d *worldDir) ReadLink(name names.Name) (string, error) {
 	if err := d.w.called(&d.closed, "readLink", name.String()); err != nil {
 		return "", err
 	}
@@ -417,8 +418,8 @@ func (d *worldDir) readLink(name names.Name) (string, error) {
 	return "to " + o.name, nil
 }
 
-func (d *worldDir) openFile(name names.Name, _ string) (*os.File, error) {
-	c, err := d.open(name, nil)
+func (d *worldDir) OpenFile(name names.Name, _ string) (*os.File, error) {
+	c, err := d.Open(name, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -426,7 +427,7 @@ func (d *worldDir) openFile(name names.Name, _ string) (*os.File, error) {
 	return nil, errors.ErrUnsupported // there is no *os.File in memory
 }
 
-func (d *worldDir) identity() (identity, error) {
+func (d *worldDir) Identity() (backend.Identity, error) {
 	if err := d.w.called(&d.closed, "identity", d.o.name); err != nil {
 		return nil, err
 	}
@@ -436,14 +437,14 @@ func (d *worldDir) identity() (identity, error) {
 	return d.o, nil
 }
 
-func (d *worldDir) close() {
+func (d *worldDir) Close() {
 	if d.run != nil && d.run.report.Found > 0 && d.o != d.w.root {
 		d.run.late = append(d.run.late, d.o.name)
 	}
 	d.w.give(&d.closed, d.o.name)
 }
 
-var _ directory = (*worldDir)(nil)
+var _ backend.Directory = (*worldDir)(nil)
 
 type worldFile struct {
 	w      *world
@@ -508,63 +509,63 @@ func (f *worldFile) Close() { f.w.give(&f.closed, f.o.name) }
 
 // A systemDir is a directory of the system whose calls are a world's: they fail as it says, and it counts what is open.
 type systemDir struct {
-	directory
+	backend.Directory
 	w      *world
 	closed bool
 }
 
-func (w *world) openSystem(root string) (directory, error) {
+func (w *world) openSystem(root string) (backend.Directory, error) {
 	never := false
 	if err := w.called(&never, "open", "root"); err != nil {
 		return nil, err
 	}
-	return w.opened(openRoot(root))
+	return w.opened(backend.OpenRoot(root))
 }
 
-func (w *world) opened(d directory, err error) (directory, error) {
+func (w *world) opened(d backend.Directory, err error) (backend.Directory, error) {
 	if err != nil {
 		return nil, err
 	}
 	w.open++
-	return &systemDir{directory: d, w: w}, nil
+	return &systemDir{Directory: d, w: w}, nil
 }
 
-func (d *systemDir) list(l *listing) (bool, error) {
+func (d *systemDir) List(l *backend.Listing) (bool, error) {
 	if err := d.w.called(&d.closed, "list", ""); err != nil {
 		return false, err
 	}
-	return d.directory.list(l)
+	return d.Directory.List(l)
 }
 
-func (d *systemDir) openDir(name names.Name) (directory, error) {
+func (d *systemDir) OpenDir(name names.Name) (backend.Directory, error) {
 	if err := d.w.called(&d.closed, "openDir", name.String()); err != nil {
 		return nil, err
 	}
-	return d.w.opened(d.directory.openDir(name))
+	return d.w.opened(d.Directory.OpenDir(name))
 }
 
-func (d *systemDir) open(name names.Name, spare content.File) (content.File, error) {
+func (d *systemDir) Open(name names.Name, spare content.File) (content.File, error) {
 	if err := d.w.called(&d.closed, "open", name.String()); err != nil {
 		return nil, err
 	}
-	return d.directory.open(name, spare)
+	return d.Directory.Open(name, spare)
 }
 
-func (d *systemDir) stat(name names.Name) (sys.Stat, error) {
+func (d *systemDir) Stat(name names.Name) (sys.Stat, error) {
 	if err := d.w.called(&d.closed, "stat", name.String()); err != nil {
 		return sys.Stat{}, err
 	}
-	return d.directory.stat(name)
+	return d.Directory.Stat(name)
 }
 
-func (d *systemDir) identity() (identity, error) {
+func (d *systemDir) Identity() (backend.Identity, error) {
 	if err := d.w.called(&d.closed, "identity", ""); err != nil {
 		return nil, err
 	}
-	return d.directory.identity()
+	return d.Directory.Identity()
 }
 
-func (d *systemDir) close() {
+func (d *systemDir) Close() {
 	d.w.give(&d.closed, "")
-	d.directory.close()
+	d.Directory.Close()
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/fileproc/fileproc/internal/backend"
 	"github.com/fileproc/fileproc/internal/content"
 	"github.com/stretchr/testify/require"
 )
@@ -37,7 +38,7 @@ type trace struct {
 func (w *world) trace(out *outcome, opts *Options) {
 	out.trace = &trace{report: &out.report, nodes: map[*node]bool{}}
 	opts.Report = &out.report
-	opts.openRoot = func(root string) (directory, error) {
+	opts.openRoot = func(root string) (backend.Directory, error) {
 		d, err := w.openRoot(root)
 		if err == nil {
 			d.(*worldDir).run = out.trace

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fileproc/fileproc/internal/backend"
 	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/knobs"
 	"github.com/fileproc/fileproc/internal/names"
@@ -57,7 +58,7 @@ func TestInvariant3NamesThatAreNone(t *testing.T) {
 			require.Equal(t, map[string]string{"a": "alpha", "d/b": "beta", "d/z": "last"}, out.got)
 			require.Len(t, told, len(names))
 			for _, name := range names {
-				require.Equal(t, 3, told[badName([]byte(name)).Error()], "%q", name)
+				require.Equal(t, 3, told[backend.BadName([]byte(name)).Error()], "%q", name)
 			}
 			require.EqualValues(t, 3*len(names), out.report.Failed)
 			require.Empty(t, w.wrong)
@@ -807,13 +808,8 @@ func TestFaultsOfEachCallForLinks(t *testing.T) {
 	}
 }
 
-// Only an error about one entry, which package os gives, lets a listing go on.
-func TestErrorsOfAnEntry(t *testing.T) {
-	for op, want := range map[string]bool{"fstatat": true, "lstat": true, "readdirent": false, "open": false} {
-		require.Equal(t, want, isEntryError(&fs.PathError{Op: op, Err: errBroken}), op)
-	}
-	require.False(t, isEntryError(errBroken))
-	require.False(t, isEntryError(nil))
+// An error that no system call gave stays as it is.
+func TestGivenErrorOfNoCall(t *testing.T) {
 	require.Equal(t, errBroken, (&node{given: true}).givenError("a", errBroken))
 }
 
@@ -1030,7 +1026,7 @@ func TestFaultsRoots(t *testing.T) {
 func TestFaultsRootIsReplaced(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		opens, scarce := 0, &world{root: folder("", folder("d", file("f", "")), folder("e", file("f", ""))), limit: 2, scarce: scarceErrors[0]}
-		opts := Options{Roots: []string{"a", "b"}, Workers: 1, Report: new(Report), openRoot: func(root string) (directory, error) {
+		opts := Options{Roots: []string{"a", "b"}, Workers: 1, Report: new(Report), openRoot: func(root string) (backend.Directory, error) {
 			if root == "b" {
 				return nil, errBroken
 			}
@@ -1066,23 +1062,23 @@ func TestMetadataAreFetchedOnce(t *testing.T) {
 
 // A relisted is a directory that lists a file again once it has been replaced, as some file systems do.
 type relisted struct {
-	directory
+	backend.Directory
 	listed   int
 	replaced []string
 }
 
-func (d *relisted) list(l *listing) (more bool, err error) {
+func (d *relisted) List(l *backend.Listing) (more bool, err error) {
 	d.listed++
 	for _, name := range [][]string{{"a", "b"}, {"c"}, nil}[d.listed-1] {
-		l.add([]byte(name), 0, 0)
+		l.Add([]byte(name), 0, 0)
 	}
 	for _, name := range d.replaced {
-		l.add([]byte(name), 0, 0)
+		l.Add([]byte(name), 0, 0)
 	}
 	return d.listed < 3, nil
 }
 
-func (d *relisted) replace(name names.Name, _ []byte, _ replace.Check) (sys.Stat, error) {
+func (d *relisted) Replace(name names.Name, _ []byte, _ replace.Check) (sys.Stat, error) {
 	d.replaced = append(d.replaced, name.String())
 	return sys.Stat{}, nil
 }
@@ -1093,9 +1089,9 @@ func TestInvariant11FaultsListedAgain(t *testing.T) {
 	w := &world{root: folder("", file("a", "alpha"), file("b", "beta"), file("c", "gamma"))}
 	for _, ordered := range []bool{false, true} {
 		var report Report
-		opts := Options{Workers: 1, Ordered: ordered, Report: &report, openRoot: func(root string) (directory, error) {
+		opts := Options{Workers: 1, Ordered: ordered, Report: &report, openRoot: func(root string) (backend.Directory, error) {
 			d, err := w.openRoot(root)
-			return &relisted{directory: d}, err
+			return &relisted{Directory: d}, err
 		}}
 		var run *resources
 		got, err := Process(t.Context(), "root", opts, func(f *File) (string, error) {

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fileproc/fileproc/internal/backend"
 	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/replace"
@@ -49,7 +50,7 @@ func NewFile(path string, data []byte) *File {
 		sub := n.child(names.New(dir), 0)
 		n, name = &sub, rest
 	}
-	n.dir = new(fsDir) // which opens no *os.File
+	n.dir = new(backend.FSDir) // which opens no *os.File
 	w := &access{run: new(resources)}
 	if data == nil {
 		data = []byte{} // nil is content that was not read
@@ -163,9 +164,9 @@ func (f *File) osInfo() (info fs.FileInfo) {
 	if f.w.run.cfg == nil { // it is of NewFile
 		return nil
 	}
-	_ = f.w.withDir(f.node, func(d directory) (err error) {
-		if d, ok := d.(informed); ok {
-			info, err = d.info(f.entry(), f.Name())
+	_ = f.w.withDir(f.node, func(d backend.Directory) (err error) {
+		if d, ok := d.(backend.Informed); ok {
+			info, err = d.Info(f.entry(), f.Name())
 		}
 		return err
 	})
@@ -209,12 +210,12 @@ func (f *File) fetchLink() error {
 		return nil
 	}
 	var text string
-	err := f.w.withDir(f.node, func(d directory) (err error) {
-		l, ok := d.(linkReader)
+	err := f.w.withDir(f.node, func(d backend.Directory) (err error) {
+		l, ok := d.(backend.LinkReader)
 		if !ok {
 			return errors.ErrUnsupported
 		}
-		text, err = l.readLink(f.name)
+		text, err = l.ReadLink(f.name)
 		return err
 	})
 	if err == nil {
@@ -244,13 +245,13 @@ func (f *File) fetchStat() (sys.Stat, error) {
 		return f.content.Stat, nil
 	}
 	var s sys.Stat
-	err := f.w.withDir(f.node, func(d directory) (err error) {
-		if l, ok := d.(metadataList); ok && !f.w.run.cfg.statFirst { // hooks.Unchanged wants what is true now
-			if s, ok = l.listedStat(f.name); ok {
+	err := f.w.withDir(f.node, func(d backend.Directory) (err error) {
+		if l, ok := d.(backend.MetadataList); ok && !f.w.run.cfg.statFirst { // hooks.Unchanged wants what is true now
+			if s, ok = l.ListedStat(f.name); ok {
 				return nil
 			}
 		}
-		s, err = d.stat(f.entry())
+		s, err = d.Stat(f.entry())
 		return err
 	})
 	if err == nil {
@@ -271,8 +272,8 @@ func (f *File) setStat(s sys.Stat) error {
 // restat is plumbing.API.Restat.
 func (f *File) restat() (Stat, error) {
 	var s sys.Stat
-	err := f.w.withDir(f.node, func(d directory) (err error) {
-		s, err = d.stat(f.name)
+	err := f.w.withDir(f.node, func(d backend.Directory) (err error) {
+		s, err = d.Stat(f.name)
 		return err
 	})
 	if err != nil {
@@ -295,16 +296,16 @@ func (f *File) Unchanged() (bool, error) {
 		return true, nil
 	}
 	same := false
-	err := f.w.withDir(f.node, func(d directory) (err error) {
-		if _, ok := d.(*soleFile); ok { // its metadata are those of an open file, which may have lost its name
-			if d, err = d.openDir(names.Dot); err != nil {
+	err := f.w.withDir(f.node, func(d backend.Directory) (err error) {
+		if _, ok := d.(*backend.SoleFile); ok { // its metadata are those of an open file, which may have lost its name
+			if d, err = d.OpenDir(names.Dot); err != nil {
 				return err
 			}
-			defer d.close()
+			defer d.Close()
 		}
 		if was, ok := f.metadata(); ok || f.content.Data == nil {
 			var s sys.Stat
-			s, err = d.stat(f.entry())
+			s, err = d.Stat(f.entry())
 			same = err == nil && f.checkType(s) == nil && (!ok || content.IsSame(was, s))
 		} else {
 			same, err = f.hasContentIn(d)
@@ -334,8 +335,8 @@ func (f *File) metadata() (sys.Stat, bool) {
 }
 
 // hasContentIn reports whether f's content in d is still what was read of it.
-func (f *File) hasContentIn(d directory) (bool, error) {
-	h, err := d.open(f.name, nil)
+func (f *File) hasContentIn(d backend.Directory) (bool, error) {
+	h, err := d.Open(f.name, nil)
 	if err != nil {
 		return false, err
 	}
@@ -380,7 +381,7 @@ func (f *File) hasContent(now replace.Old) (bool, error) {
 // Options.FS, on a file system without extended attributes, and on systems other than
 // Linux, macOS, FreeBSD and NetBSD.
 func (f *File) Xattrs() (all map[string][]byte, err error) {
-	err = f.w.withDir(f.node, func(d directory) error {
+	err = f.w.withDir(f.node, func(d backend.Directory) error {
 		switch f.typ {
 		case 0:
 		case fs.ModeDir:
@@ -389,7 +390,7 @@ func (f *File) Xattrs() (all map[string][]byte, err error) {
 		default:
 			return errors.ErrUnsupported
 		}
-		file, err := d.openFile(f.name, f.Path())
+		file, err := d.OpenFile(f.name, f.Path())
 		if err != nil {
 			return err
 		}
@@ -412,14 +413,14 @@ func (f *File) Xattrs() (all map[string][]byte, err error) {
 	return all, nil
 }
 
-func (f *File) xattrsOfDir(parent directory) (map[string][]byte, error) {
-	d, err := parent.openDir(f.entry())
+func (f *File) xattrsOfDir(parent backend.Directory) (map[string][]byte, error) {
+	d, err := parent.OpenDir(f.entry())
 	if err != nil {
 		return nil, err
 	}
-	defer d.close()
+	defer d.Close()
 	if was, ok := f.metadata(); ok {
-		now, err := d.stat(names.Dot)
+		now, err := d.Stat(names.Dot)
 		if err == nil && !content.IsSame(was, now) {
 			err = ErrChanged
 		}
@@ -427,8 +428,8 @@ func (f *File) xattrsOfDir(parent directory) (map[string][]byte, error) {
 			return nil, err
 		}
 	}
-	if d, ok := d.(attributed); ok {
-		return d.xattrs()
+	if d, ok := d.(backend.Attributed); ok {
+		return d.Xattrs()
 	}
 	return nil, errors.ErrUnsupported
 }
@@ -453,8 +454,8 @@ func (f *File) Open() (*os.File, error) {
 		return nil, err
 	}
 	var file *os.File
-	err := f.w.withDir(f.node, func(d directory) (err error) {
-		file, err = d.openFile(f.name, f.Path())
+	err := f.w.withDir(f.node, func(d backend.Directory) (err error) {
+		file, err = d.OpenFile(f.name, f.Path())
 		return err
 	})
 	if err != nil {
@@ -542,8 +543,8 @@ func (r *fileReader) readRest(p []byte) (int, error) {
 		if r.from == 0 {
 			b = nil
 		}
-		err := r.w.withDir(r.node, func(d directory) error {
-			h, err := d.open(r.name, nil)
+		err := r.w.withDir(r.node, func(d backend.Directory) error {
+			h, err := d.Open(r.name, nil)
 			if err == nil {
 				r.rest, err = content.NewRest(h, b, r.from, r.w.run.stopped)
 			}
@@ -673,7 +674,7 @@ func (e Entry) Stat() (Stat, error) {
 		return Stat{}, err
 	}
 	if e.node.tree.paths.fsys != nil {
-		return Stat(statOfStored(info)), nil
+		return Stat(backend.StatOfStored(info)), nil
 	}
 	return Stat(sys.StatOfInfo(info)), nil
 }
@@ -682,7 +683,7 @@ func (e Entry) Stat() (Stat, error) {
 // Path now has other metadata, or with Options.FS, the result has what Stat returns, and no
 // Sys.
 func (e Entry) Info() (fs.FileInfo, error) {
-	inFS := e.node != nil && e.node.tree.paths.fsys != nil // statOfStored may change the type that an FS gives
+	inFS := e.node != nil && e.node.tree.paths.fsys != nil // StatOfStored may change the type that an FS gives
 	if e.stat != nil && !inFS {
 		if info, err := e.fetchInfo(); err == nil && content.IsSame(sys.Stat(*e.stat), sys.StatOfInfo(info)) {
 			return info, nil

@@ -61,6 +61,7 @@ import (
 	"io/fs"
 	"iter"
 
+	"github.com/fileproc/fileproc/internal/backend"
 	"github.com/fileproc/fileproc/internal/descriptors"
 	"github.com/fileproc/fileproc/internal/sys"
 )
@@ -237,4 +238,4 @@ func Backend() string { return sys.Backend }
 // directory order. As with os.ReadDir, an entry's Info looks up the metadata
 // when called. If the listing fails part-way, ReadDir returns the entries so far
 // with the error.
-func ReadDir(name string) ([]fs.DirEntry, error) { return readDir(name) }
+func ReadDir(name string) ([]fs.DirEntry, error) { return backend.ReadDir(name) }

@@ -18,6 +18,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fileproc/fileproc/internal/backend"
 	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/knobs"
 	"github.com/fileproc/fileproc/internal/names"
@@ -527,10 +528,10 @@ func TestFilesSequenceEndsBesideWorkers(t *testing.T) {
 // In the cold mode names are read in the order of the disk, whatever their own.
 func TestFilesColdOrder(t *testing.T) {
 	dir := t.TempDir()
-	d, err := openRoot(dir)
+	d, err := backend.OpenRoot(dir)
 	require.NoError(t, err)
-	onDisk := diskOf(d).Kind != content.NotOnDisk
-	d.close()
+	onDisk := backend.DiskOf(d).Kind != content.NotOnDisk
+	d.Close()
 	if !onDisk {
 		t.Skip("not on a disk, or another backend")
 	}

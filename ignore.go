@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/fileproc/fileproc/internal/backend"
 	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/fsinfo"
 	"github.com/fileproc/fileproc/internal/gitignore"
@@ -72,7 +73,7 @@ func (w *worker) readIgnorePaths(t *tree) error {
 			place.FS, place.Dir = w.cfg.fsys, dir
 		}
 		if n == 0 && !filepath.IsAbs(p) {
-			err = w.withDirAside(root, func(d directory) (err error) {
+			err = w.withDirAside(root, func(d backend.Directory) (err error) {
 				if place.At, err = gitAt(d, dir); err == nil {
 					err = read()
 				}
@@ -118,10 +119,10 @@ func above(c *config, root string, n int) (dir, below string, err error) {
 	return dir, below, nil
 }
 
-// gitAt is d.gitAt if d is a gitDir, and else returns nil.
-func gitAt(d directory, path string) (gitrepo.At, error) {
-	if g, ok := d.(gitDir); ok {
-		return g.gitAt(path)
+// GitAt is d.gitAt if d is a GitDir, and else returns nil.
+func gitAt(d backend.Directory, path string) (gitrepo.At, error) {
+	if g, ok := d.(backend.GitDir); ok {
+		return g.GitAt(path)
 	}
 	return nil, nil
 }
@@ -161,7 +162,7 @@ func (w *worker) readGitRules(n *node) error {
 		rules, repo, errs = gitrepo.Rules(p, n.parent != nil, w.cfg.ignoredAbove()...)
 		return errors.Join(errs...)
 	}
-	err := w.withDirAside(n, func(d directory) (err error) {
+	err := w.withDirAside(n, func(d backend.Directory) (err error) {
 		if p.At, err = gitAt(d, p.Dir); err == nil {
 			err = read()
 		}
@@ -240,7 +241,7 @@ func (w *worker) readIndexOnce(r *repository) (failed, stopped error) {
 	}
 	var err error
 	if p := w.gitPlace(r.at); p.FS == nil && r.IsTop() {
-		err = w.withDirAside(r.at, func(d directory) error {
+		err = w.withDirAside(r.at, func(d backend.Directory) error {
 			at, err := gitAt(d, p.Dir)
 			if err == nil {
 				x, err = r.ReadIndex(at)
@@ -301,7 +302,7 @@ func (w *worker) readIgnoreFile(n *node, name names.Name) bool {
 // failure, unless the file does not exist any more. ReadRule returns false if the run is stopped.
 func (w *worker) readRule(n *node, name names.Name, r content.Reader, use func(text []byte)) bool {
 	var c content.Content
-	err := w.withDirAside(n, func(d directory) error { return readFile(&r, d, name, &c) })
+	err := w.withDirAside(n, func(d backend.Directory) error { return readFile(&r, d, name, &c) })
 	switch {
 	case err == nil:
 		use(c.Data)

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"github.com/fileproc/fileproc/internal/backend"
 	"github.com/fileproc/fileproc/internal/gitignore"
 	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/sys"
@@ -38,11 +39,11 @@ type node struct {
 	listed uint32           // 1 once all is listed, to be read and written atomically: see replacements
 
 	// guarded by the directory cache's mutex
-	dir  directory // nil: closed
-	id   identity  // of dir: set when dir is evicted, or from the link that leads to it
-	noID bool      // dir.identity failed: until the node is next used, only evictAll tries it again
-	pins int       // users of dir at this moment
-	refs int       // those that may need dir again: its job, its batches, its unopened subdirectories
+	dir  backend.Directory // nil: closed
+	id   backend.Identity  // of dir: set when dir is evicted, or from the link that leads to it
+	noID bool              // dir.identity failed: until the node is next used, only evictAll tries it again
+	pins int               // users of dir at this moment
+	refs int               // those that may need dir again: its job, its batches, its unopened subdirectories
 }
 
 // check panics if more pins or references were given back than taken: n would be closed
@@ -55,7 +56,7 @@ func (n *node) check() {
 
 // A way opens a node that is not opened by its name in its parent. See symlink.go.
 type way interface {
-	open() (directory, error)
+	open() (backend.Directory, error)
 	// leadsTo returns where the node really is. It returns false for a node whose entries
 	// are links, each of which leads elsewhere.
 	leadsTo() (target, bool)
@@ -120,8 +121,8 @@ type target struct {
 	path    string // relative to root with slashes, or an absolute one of the system
 	outside bool
 	mode    fs.FileMode
-	id      identity // of a directory
-	err     error    // why there is no target
+	id      backend.Identity // of a directory
+	err     error            // why there is no target
 }
 
 // join returns the target of an entry that has the path rel in the directory t.

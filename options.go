@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fileproc/fileproc/internal/backend"
 	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/pattern"
 	"github.com/fileproc/fileproc/internal/plumbing"
@@ -368,7 +369,7 @@ type Options struct {
 	hooks hooks // of other packages of this module
 
 	// openRoot replaces the backend in tests.
-	openRoot func(root string) (directory, error)
+	openRoot func(root string) (backend.Directory, error)
 }
 
 type hooks = plumbing.Hooks[*File]

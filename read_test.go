@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fileproc/fileproc/internal/backend"
 	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/sys"
@@ -359,9 +360,9 @@ func TestRemote(t *testing.T) {
 		require.Equal(t, c.skipped, report.Skipped[SkippedRemote])
 		require.EqualValues(t, 2-c.skipped, report.Processed)
 
-		c.opts.openRoot = func(root string) (directory, error) {
+		c.opts.openRoot = func(root string) (backend.Directory, error) {
 			f := &worldFile{w: w, o: file("there", "2", remote)}
-			return newSoleFile(&soleFile{name: names.New(root), file: f}, f.o.stat())
+			return backend.NewSoleFile(root, f, f.o.stat(), nil)
 		}
 		got, err = Process(t.Context(), "root", c.opts, func(f *File) (string, error) { return f.Rel(), nil })
 		require.NoError(t, err)
@@ -371,9 +372,9 @@ func TestRemote(t *testing.T) {
 }
 
 // listedDir is a directory whose listing has metadata, of the file a alone.
-type listedDir struct{ directory }
+type listedDir struct{ backend.Directory }
 
-func (listedDir) listedStat(name names.Name) (sys.Stat, bool) {
+func (listedDir) ListedStat(name names.Name) (sys.Stat, bool) {
 	return sys.Stat{Size: 42}, name.String() == "a"
 }
 
@@ -381,7 +382,7 @@ func (listedDir) listedStat(name names.Name) (sys.Stat, bool) {
 func TestMetadataOfTheListing(t *testing.T) {
 	for _, isAsked := range []bool{false, true} {
 		w := &world{root: folder("", file("a", "alpha"), file("b", "beta"))}
-		opts := Options{openRoot: func(root string) (directory, error) {
+		opts := Options{openRoot: func(root string) (backend.Directory, error) {
 			d, err := w.openRoot(root)
 			return listedDir{d}, err
 		}}
@@ -407,21 +408,21 @@ func TestMetadataOfTheListing(t *testing.T) {
 func TestHandlesOfARootThatIsAFile(t *testing.T) {
 	w := &world{root: folder("", file("f", ""))}
 	open := func() *worldFile { w.open++; return &worldFile{w: w, o: w.root.kids[0]} }
-	_, err := newSoleFile(&soleFile{file: open()}, sys.Stat{Mode: fs.ModeDevice})
+	_, err := backend.NewSoleFile("f", open(), sys.Stat{Mode: fs.ModeDevice}, nil)
 	require.ErrorContains(t, err, "neither a directory nor a regular file")
 	require.Zero(t, w.open)
-	d, err := newSoleFile(&soleFile{name: names.New("f"), file: open(), reopen: func() (fs.File, error) { return nil, errBroken }}, sys.Stat{})
+	d, err := backend.NewSoleFile("f", open(), sys.Stat{}, func() (fs.File, error) { return nil, errBroken })
 	require.NoError(t, err)
-	_, err = d.openDir(names.New("f"))
-	require.Equal(t, errNotDirectory, err)
-	_, err = d.openDir(names.Dot)
+	_, err = d.OpenDir(names.New("f"))
+	require.ErrorContains(t, err, "not a directory")
+	_, err = d.OpenDir(names.Dot)
 	require.ErrorIs(t, err, errBroken)
-	h, err := d.open(names.New("f"), nil)
+	h, err := d.Open(names.New("f"), nil)
 	require.NoError(t, err)
 	h.Close()
 	require.Equal(t, 1, w.open, "the handle stays open")
-	_, err = d.open(names.New("f"), nil)
+	_, err = d.Open(names.New("f"), nil)
 	require.ErrorIs(t, err, errBroken)
-	d.close()
+	d.Close()
 	require.Zero(t, w.open)
 }

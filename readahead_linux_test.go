@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fileproc/fileproc/internal/backend"
 	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/sys"
 	"github.com/stretchr/testify/require"
@@ -258,9 +259,9 @@ func TestReportTellsOfIOUring(t *testing.T) {
 	require.Zero(t, run(Options{DisableURing: true}))
 	require.Zero(t, run(Options{ReadSize: NoRead}))
 	ring, good := content.HasRings(), false
-	if d, err := openRoot(dir); err == nil {
-		good = diskOf(d).Kind == content.OnDiskForRings
-		d.close()
+	if d, err := backend.OpenRoot(dir); err == nil {
+		good = backend.DiskOf(d).Kind == content.OnDiskForRings
+		d.Close()
 	}
 	if !ring || !good {
 		t.Log("left out: no io_uring here, or not for this file system")
@@ -277,11 +278,11 @@ func TestRingOnlyWhereMuchIsLeft(t *testing.T) {
 		return
 	}
 	tree := t.TempDir()
-	if d, err := openRoot(tree); err != nil || diskOf(d).Kind != content.OnDiskForRings {
+	if d, err := backend.OpenRoot(tree); err != nil || backend.DiskOf(d).Kind != content.OnDiskForRings {
 		t.Log("left out: not for this file system")
 		return
 	} else {
-		d.close()
+		d.Close()
 	}
 	fill := func(dir string) {
 		require.NoError(t, os.MkdirAll(dir, 0o755))

@@ -1,6 +1,7 @@
 package fileproc
 
 import (
+	"github.com/fileproc/fileproc/internal/backend"
 	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/replace"
@@ -52,9 +53,9 @@ func (f *File) Replace(content []byte) error {
 		return err
 	}
 	if f.w.run.cfg == nil || f.node.tree.stream != 0 {
-		err = errNotReplaceable
+		err = backend.ErrNotReplaceable
 	} else {
-		err = f.w.withDir(f.node, func(d directory) error { return f.replaceIn(d, content) })
+		err = f.w.withDir(f.node, func(d backend.Directory) error { return f.replaceIn(d, content) })
 	}
 	if err != nil {
 		return sys.PathError("replace", f.Path(), err)
@@ -62,14 +63,14 @@ func (f *File) Replace(content []byte) error {
 	return nil
 }
 
-func (f *File) replaceIn(d directory, content []byte) error {
-	replaceAs := func(d directory, name names.Name) error {
-		r, ok := d.(replacer)
+func (f *File) replaceIn(d backend.Directory, content []byte) error {
+	replaceAs := func(d backend.Directory, name names.Name) error {
+		r, ok := d.(backend.Replacer)
 		if !ok {
-			return errNotReplaceable
+			return backend.ErrNotReplaceable
 		}
 		f.w.run.skipFromNowOn(f.node, f.name)
-		s, err := r.replace(name, content, f.check)
+		s, err := r.Replace(name, content, f.check)
 		if err != nil {
 			return err
 		}
@@ -83,8 +84,8 @@ func (f *File) replaceIn(d directory, content []byte) error {
 	switch d := d.(type) {
 	case linkDir:
 		return d.inTarget(f.name, replaceAs)
-	case *soleFile:
-		return d.inParent(replaceAs)
+	case *backend.SoleFile:
+		return d.InParent(replaceAs)
 	}
 	return replaceAs(d, f.name)
 }
@@ -148,8 +149,8 @@ func (s *shared) clean() {
 		if err != nil {
 			continue // the next run tries again
 		}
-		if d, ok := d.(cleaner); ok {
-			_ = d.clean(t.name)
+		if d, ok := d.(backend.Cleaner); ok {
+			_ = d.Clean(t.name)
 		}
 		s.dirs.release(t.node, 1, 0)
 	}

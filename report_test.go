@@ -15,6 +15,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fileproc/fileproc/internal/backend"
 )
 
 // There is room to count every SkipReason that report.go declares, in whatever order they are met.
@@ -159,7 +161,7 @@ func TestProgressPanicIsNotLost(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var once sync.Once
 		opts := Options{
-			openRoot:   func(string) (directory, error) { time.Sleep(time.Second); return nil, errBroken },
+			openRoot:   func(string) (backend.Directory, error) { time.Sleep(time.Second); return nil, errBroken },
 			OnProgress: func(Report) { once.Do(func() { panic("told") }) },
 		}
 		require.Panics(t, func() { _, _ = Process(t.Context(), "root", opts, func(*File) (int, error) { return 0, nil }) })

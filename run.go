@@ -367,11 +367,11 @@ func (r *run) openWithReserve() error {
 		return err
 	}
 	number := -1
-	if n, ok := d.(interface{ number() int }); ok {
-		number = n.number()
+	if n, ok := d.(interface{ Number() int }); ok {
+		number = n.Number()
 	}
 	if err = descriptors.LeavesReserve(number, r.pool.level); err != nil {
-		d.close()
+		d.Close()
 		return err
 	}
 	r.root.dir = d

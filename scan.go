@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/fileproc/fileproc/internal/backend"
 	"github.com/fileproc/fileproc/internal/gitignore"
 	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/replace"
@@ -212,8 +213,8 @@ func (w *worker) tellWalk(n *node) verdict {
 	if w.calls.visitDir != nil {
 		defer w.pin.drop(&w.dirs)
 		if !w.calls.visitDir(w, n.parent, n.name.String(), func() (s sys.Stat, err error) {
-			err = w.withDirAside(n.parent, func(d directory) error {
-				s, err = d.stat(n.name)
+			err = w.withDirAside(n.parent, func(d backend.Directory) error {
+				s, err = d.Stat(n.name)
 				return err
 			})
 			return s, err
@@ -270,8 +271,8 @@ func (w *worker) noteDevice(n *node) {
 	if !w.cold.isOn() {
 		return
 	}
-	if id, err := n.dir.identity(); err == nil {
-		n.device, _ = id.inode()
+	if id, err := n.dir.Identity(); err == nil {
+		n.device, _ = id.Inode()
 	}
 }
 
@@ -304,11 +305,11 @@ const leastHalved = 64 << 10
 // disk. So several workers that each wait for a block take a fraction of the time.
 func (s *scanner) divide() {
 	w, j := s.w, s.job
-	d, ok := s.dir.(divisible)
+	d, ok := s.dir.(backend.Divisible)
 	if !ok || j.buffer != nil || w.short != nil || !w.pool.wantsPart(w.cold.partsWanted()) {
 		return
 	}
-	latter, ok := d.halve(leastHalved)
+	latter, ok := d.Halve(leastHalved)
 	if !ok {
 		return
 	}
@@ -334,7 +335,7 @@ func (f rootFile) admit(*worker, *job) verdict { return verdict{} }
 // list lists the file that root leads to. The caller has named it: of the filters by name
 // and path, only Options.Shard applies.
 func (f rootFile) list(s *scanner) (more bool) {
-	w, name := s.w, s.dir.(*soleFile).name
+	w, name := s.w, s.dir.(*backend.SoleFile).Name()
 	if !w.filter.inShard(name.String()) {
 		w.foundSkipped(SkippedShard, s.node, name.String(), 0)
 		return false
@@ -360,7 +361,7 @@ func (w *worker) openOnce(n *node) error {
 		_, _ = acquire()
 		return nil
 	}
-	return w.cold.await(w.ctx, &w.latency, &w.latency.opens, func() directory { return n.dir }, acquire)
+	return w.cold.await(w.ctx, &w.latency, &w.latency.opens, func() backend.Directory { return n.dir }, acquire)
 }
 
 func (w *worker) foundFailedDir(n *node, err error) {
@@ -372,22 +373,21 @@ func (w *worker) foundFailedDir(n *node, err error) {
 // listDir lists a part of a directory, and reports whether there is more.
 func (s *scanner) listDir() (more bool) {
 	w, n := s.w, s.node
-	l := listings.Get().(*listing)
+	l := backend.NewListing()
 	err := w.retryOnInterrupt(func() error {
-		return w.cold.await(w.ctx, &w.latency, &w.latency.lists, func() directory { return s.dir }, func() (work int, err error) {
-			more, err = s.dir.list(l)
-			return 1 + len(l.entries)/listedQuickly, err
+		return w.cold.await(w.ctx, &w.latency, &w.latency.lists, func() backend.Directory { return s.dir }, func() (work int, err error) {
+			more, err = s.dir.List(l)
+			return 1 + len(l.Entries)/listedQuickly, err
 		})
 	})
-	for _, err := range l.errs {
+	for _, err := range l.Errs {
 		w.foundFailedAs(FailedFile, "readdir", n, "", err)
 	}
 	s.skips = w.replaced.Load() // after list: what it has listed anew was replaced before
-	for i := range l.entries {
-		s.add(&l.entries[i])
+	for i := range l.Entries {
+		s.add(&l.Entries[i])
 	}
-	l.reset()
-	listings.Put(l)
+	l.Release()
 	switch {
 	case s.job.buffer != nil && s.job.buffer.marked:
 		*s.job.buffer = entryBuffer{}
@@ -477,10 +477,10 @@ func (s *scanner) result(more bool) scanResult {
 }
 
 // add adds one entry. It copies the bytes of the name if it keeps the name.
-func (s *scanner) add(e *listedEntry) {
-	w, name, typ := s.w, e.name, e.typ
+func (s *scanner) add(e *backend.Entry) {
+	w, name, typ := s.w, e.Name, e.Type
 	if !names.Valid(name) || !w.cfg.canOpen(name) {
-		w.foundFailedAs(FailedFile, "readdir", s.node, "", badName(name))
+		w.foundFailedAs(FailedFile, "readdir", s.node, "", backend.BadName(name))
 		return
 	}
 	if len(name) == replace.NameLength && replace.IsTemporary(name) {
@@ -501,10 +501,10 @@ func (s *scanner) add(e *listedEntry) {
 	}
 	b := s.job.buffer
 	if b == nil {
-		s.classify(name, names.Name{}, typ, e.inode)
+		s.classify(name, names.Name{}, typ, e.Inode)
 		return
 	}
-	b.entries = append(b.entries, bufferedEntry{name: w.arena.Add(name), typ: typ, inode: e.inode})
+	b.entries = append(b.entries, bufferedEntry{name: w.arena.Add(name), typ: typ, inode: e.Inode})
 	if typ == 0 && (slices.Contains(w.cfg.ignoreNames, string(name)) || w.cfg.gitIgnore && string(name) == gitIgnoreFile) {
 		b.ignore = append(b.ignore, string(name))
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"syscall"
 
+	"github.com/fileproc/fileproc/internal/backend"
 	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/gitignore"
 	"github.com/fileproc/fileproc/internal/names"
@@ -97,7 +98,7 @@ func (g *givenNames) list(s *scanner) (more bool) {
 	}
 	count := uint64(len(g.files[0]))
 	place := w.given.places.Add(count) - count
-	statsEach := w.cold.isOn() && diskOf(s.dir).Kind != content.NotOnDisk
+	statsEach := w.cold.isOn() && backend.DiskOf(s.dir).Kind != content.NotOnDisk
 	for _, name := range g.files[0] {
 		hint := place
 		if w.cfg.followFiles && !w.stopped() {
@@ -131,7 +132,7 @@ func inodeOf(s *scanner, name names.Name, place uint64) uint64 {
 	if s.w.stopped() { // a stat may have to wait for the disk
 		return place
 	}
-	if st, err := s.dir.stat(name); err == nil {
+	if st, err := s.dir.Stat(name); err == nil {
 		return st.Inode
 	}
 	return place
@@ -180,7 +181,7 @@ func (w *worker) judgeDir(n *node) (SkipReason, error) {
 		return notSkipped, nil
 	}
 	defer w.pin.drop(&w.dirs)
-	if err := w.withDirAside(n, func(directory) error { return nil }); err != nil {
+	if err := w.withDirAside(n, func(backend.Directory) error { return nil }); err != nil {
 		return notSkipped, err
 	}
 	has := func(name string) bool {
@@ -226,16 +227,12 @@ func (w *worker) typeOfGiven(n *node, name names.Name) (typ fs.FileMode, err err
 	if w.stopped() {
 		return 0, errStopped
 	}
-	err = w.withDirAside(n, func(d directory) error {
-		if f, ok := d.(*fsDir); ok { // the stat of an fsDir finds the reason of an error, with more opens
-			info, err := fs.Lstat(f.fsys, f.join(name.String()))
-			if err != nil {
-				return asFSError(err)
-			}
-			typ = info.Mode().Type() &^ fs.ModeIrregular
-			return nil
+	err = w.withDirAside(n, func(d backend.Directory) error {
+		if f, ok := d.(*backend.FSDir); ok { // its Stat finds the reason of an error, with more opens
+			typ, err = f.Type(name)
+			return err
 		}
-		st, err := d.stat(name)
+		st, err := d.Stat(name)
 		typ = st.Mode.Type()
 		return err
 	})

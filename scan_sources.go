@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"syscall"
 
+	"github.com/fileproc/fileproc/internal/backend"
 	"github.com/fileproc/fileproc/internal/fsinfo"
 	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/sys"
@@ -44,7 +45,7 @@ func (a *argument) admit(w *worker, j *job) verdict {
 	if err == nil {
 		w.dirs.release(j.node, 1, 0)
 		defer w.pin.drop(&w.dirs)
-		err = w.withDirAside(j.node, func(d directory) error { return w.inspectRoot(t, d) })
+		err = w.withDirAside(j.node, func(d backend.Directory) error { return w.inspectRoot(t, d) })
 	}
 	if err == nil {
 		err = w.readRules(t)
@@ -70,35 +71,31 @@ func (a *argument) list(s *scanner) (more bool) {
 }
 
 // openRoot opens the root of t: a directory, a file, or a symbolic link to one.
-func (s *shared) openRoot(t *tree) (directory, error) {
+func (s *shared) openRoot(t *tree) (backend.Directory, error) {
 	root, c := t.paths.root, s.cfg
 	switch {
 	case s.calls.openRoot != nil:
 		return s.calls.openRoot(root)
-	case c.fsys != nil && c.files != nil && root == ".": // root is always there, and is not listed
-		return &fsDir{fsys: c.fsys, name: ".", named: true}, nil
 	case c.fsys != nil:
-		return openFSRoot(c.fsys, root, c.files != nil)
+		return backend.OpenFSRoot(c.fsys, root, c.files != nil)
 	}
-	open := openRoot
+	open := backend.OpenRoot
 	if c.files != nil { // root is not listed
-		open = openRootToSearch
+		open = backend.OpenRootToSearch
 	}
 	d, err := open(root)
 	if err == nil || sys.IsScarce(err) || errors.Is(err, fs.ErrNotExist) {
 		return d, err
 	}
-	return openSoleFile(root, err, openRootToSearch)
+	return backend.OpenSoleFile(root, err, backend.OpenRootToSearch)
 }
 
 // inspectRoot finds out what the run needs to know about root, which is d.
-func (w *worker) inspectRoot(t *tree, d directory) error {
-	if f, ok := d.(*soleFile); ok {
+func (w *worker) inspectRoot(t *tree, d backend.Directory) error {
+	if f, ok := d.(*backend.SoleFile); ok {
 		t.isFile = true
-		if f, ok := f.file.(*streamFile); ok {
-			t.stream = f.info.Mode().Type()
-		}
-		t.paths.setFile(f.name.String())
+		t.stream = f.Stream()
+		t.paths.setFile(f.Name().String())
 		if w.cfg.files != nil {
 			return &sys.Error{Op: "open", Err: errRootIsFile}
 		}

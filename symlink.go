@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/fileproc/fileproc/internal/backend"
 	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/fsinfo"
 	"github.com/fileproc/fileproc/internal/names"
@@ -29,7 +30,7 @@ type links struct {
 
 	mu     sync.Mutex // guards what follows
 	linked []*job     // directories that links lead to
-	ids    map[inodeOfTree][]identity
+	ids    map[inodeOfTree][]backend.Identity
 }
 
 // An inodeOfTree says which directory of a tree an identity may be of. If Options.Roots has
@@ -73,7 +74,7 @@ type linkSet struct {
 	final bool
 }
 
-func (s *linkSet) open() (directory, error) { return linkDir{linkSet: s}, s.resolve() }
+func (s *linkSet) open() (backend.Directory, error) { return linkDir{linkSet: s}, s.resolve() }
 
 func (s *linkSet) leadsTo() (target, bool) { return target{}, false }
 
@@ -118,12 +119,12 @@ type linkedDir struct {
 	entered bool  // the run has entered the directory by another path
 }
 
-func (d *linkedDir) open() (sub directory, err error) {
+func (d *linkedDir) open() (sub backend.Directory, err error) {
 	if d.to.outside {
-		return openRoot(d.to.path)
+		return backend.OpenRoot(d.to.path)
 	}
-	err = d.reach(d.tree, d.to, func(parent directory, name names.Name) error {
-		sub, err = parent.openDir(name)
+	err = d.reach(d.tree, d.to, func(parent backend.Directory, name names.Name) error {
+		sub, err = parent.OpenDir(name)
 		return err
 	})
 	return sub, err
@@ -170,36 +171,36 @@ func (l *links) follow(n *node, name string) (t target) {
 	} else if !l.cfg.followOutside {
 		return t
 	}
-	t.err = l.reach(n.tree, t, func(d directory, name names.Name) error {
-		st, err := d.stat(name)
+	t.err = l.reach(n.tree, t, func(d backend.Directory, name names.Name) error {
+		st, err := d.Stat(name)
 		if err != nil {
 			return err
 		}
 		if t.mode = st.Mode.Type(); t.mode != fs.ModeDir || !l.cfg.followDirs {
 			return nil
 		}
-		if d, err = d.openDir(name); err != nil {
+		if d, err = d.OpenDir(name); err != nil {
 			return err
 		}
-		defer d.close()
-		t.id, err = d.identity()
+		defer d.Close()
+		t.id, err = d.Identity()
 		return err
 	})
 	return t
 }
 
 // reach calls use with the directory that t, a target in the tree of, is in, and its name there.
-func (l *links) reach(of *tree, t target, use func(d directory, name names.Name) error) error {
+func (l *links) reach(of *tree, t target, use func(d backend.Directory, name names.Name) error) error {
 	if t.outside {
 		dir, name := filepath.Split(t.path)
 		if name == "" { // the file system's root
 			name = "."
 		}
-		d, err := openRootToSearch(dir)
+		d, err := backend.OpenRootToSearch(dir)
 		if err != nil {
 			return err
 		}
-		defer d.close()
+		defer d.Close()
 		return use(d, names.New(name))
 	}
 	root, err := l.dirs.acquire(&of.root)
@@ -213,9 +214,9 @@ func (l *links) reach(of *tree, t target, use func(d directory, name names.Name)
 	d := root
 	parts := strings.Split(t.path, "/")
 	for _, part := range parts[:len(parts)-1] {
-		sub, err := openDirToSearch(d, names.New(part))
+		sub, err := backend.OpenDirToSearch(d, names.New(part))
 		if d != root {
-			d.close()
+			d.Close()
 		}
 		if err != nil {
 			return err
@@ -223,7 +224,7 @@ func (l *links) reach(of *tree, t target, use func(d directory, name names.Name)
 		d = sub
 	}
 	if d != root {
-		defer d.close()
+		defer d.Close()
 	}
 	return use(d, names.New(parts[len(parts)-1]))
 }
@@ -254,7 +255,7 @@ func (l *links) enteredBefore(n *node) (bool, error) {
 	if !l.cfg.followDirs || n.way != nil {
 		return false, nil
 	}
-	id, err := n.dir.identity()
+	id, err := n.dir.Identity()
 	if err != nil {
 		return false, err
 	}
@@ -287,22 +288,22 @@ func (l *links) takeLinked() []*job {
 }
 
 // enter adds a directory of t and reports whether it was not in the set.
-func (l *links) enter(t *tree, id identity) bool {
+func (l *links) enter(t *tree, id backend.Identity) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.insert(t, id)
 }
 
-func (l *links) insert(t *tree, id identity) bool {
+func (l *links) insert(t *tree, id backend.Identity) bool {
 	key := inodeOfTree{of: t}
-	key.device, key.inode = id.inode()
+	key.device, key.inode = id.Inode()
 	for _, other := range l.ids[key] {
-		if other.same(id) {
+		if other.Same(id) {
 			return false
 		}
 	}
 	if l.ids == nil {
-		l.ids = map[inodeOfTree][]identity{}
+		l.ids = map[inodeOfTree][]backend.Identity{}
 	}
 	l.ids[key] = append(l.ids[key], id)
 	return true
@@ -311,33 +312,35 @@ func (l *links) insert(t *tree, id identity) bool {
 // A linkDir is the directory of a linkSet's node: its entries are the links' targets.
 type linkDir struct {
 	*linkSet
-	directory // nil: foundLinks lists it, and each directory among the targets has a node of its own
+	backend.Directory // nil: foundLinks lists it, and each directory among the targets has a node of its own
 }
 
-var _ directory = linkDir{}
+var _ backend.Directory = linkDir{}
 
-func (d linkDir) open(name names.Name, spare content.File) (content.File, error) {
-	return targetOf(d, name, func(parent directory, name names.Name) (content.File, error) { return parent.open(name, spare) })
+func (d linkDir) Open(name names.Name, spare content.File) (content.File, error) {
+	return targetOf(d, name, func(parent backend.Directory, name names.Name) (content.File, error) { return parent.Open(name, spare) })
 }
 
-func (d linkDir) stat(name names.Name) (sys.Stat, error) { return targetOf(d, name, directory.stat) }
+func (d linkDir) Stat(name names.Name) (sys.Stat, error) {
+	return targetOf(d, name, backend.Directory.Stat)
+}
 
-func (d linkDir) info(name names.Name, as string) (fs.FileInfo, error) {
-	return targetOf(d, name, func(parent directory, name names.Name) (fs.FileInfo, error) {
-		if parent, ok := parent.(informed); ok {
-			return parent.info(name, as)
+func (d linkDir) Info(name names.Name, as string) (fs.FileInfo, error) {
+	return targetOf(d, name, func(parent backend.Directory, name names.Name) (fs.FileInfo, error) {
+		if parent, ok := parent.(backend.Informed); ok {
+			return parent.Info(name, as)
 		}
 		return nil, &sys.Error{Op: "stat", Err: errors.ErrUnsupported}
 	})
 }
 
-func (d linkDir) openFile(name names.Name, path string) (*os.File, error) {
-	return targetOf(d, name, func(parent directory, name names.Name) (*os.File, error) { return parent.openFile(name, path) })
+func (d linkDir) OpenFile(name names.Name, path string) (*os.File, error) {
+	return targetOf(d, name, func(parent backend.Directory, name names.Name) (*os.File, error) { return parent.OpenFile(name, path) })
 }
 
 // targetOf returns what get returns for the target of the link name.
-func targetOf[T any](d linkDir, name names.Name, get func(directory, names.Name) (T, error)) (v T, err error) {
-	err = d.reach(d.node.tree, d.targets[name], func(parent directory, name names.Name) error {
+func targetOf[T any](d linkDir, name names.Name, get func(backend.Directory, names.Name) (T, error)) (v T, err error) {
+	err = d.reach(d.node.tree, d.targets[name], func(parent backend.Directory, name names.Name) error {
 		v, err = get(parent, name)
 		return err
 	})
@@ -346,10 +349,10 @@ func targetOf[T any](d linkDir, name names.Name, get func(directory, names.Name)
 
 // inTarget calls use with the directory that has the target of the link name, and the target's
 // name there.
-func (d linkDir) inTarget(name names.Name, use func(directory, names.Name) error) error {
+func (d linkDir) inTarget(name names.Name, use func(backend.Directory, names.Name) error) error {
 	return d.reach(d.node.tree, d.targets[name], use)
 }
 
-func (d linkDir) identity() (identity, error) { return fsIdentity{}, nil } // there is no other
+func (d linkDir) Identity() (backend.Identity, error) { return backend.ByPath{}, nil } // there is no other
 
-func (d linkDir) close() {}
+func (d linkDir) Close() {}

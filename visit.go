@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/fileproc/fileproc/internal/backend"
 	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/sys"
@@ -356,7 +357,7 @@ func (w *worker) readPatiently(f *File, err error) error {
 			if err == content.ErrNeedsSlot && !w.acquireSlot() {
 				return errStopped
 			}
-			err = w.withDir(f.node, func(d directory) error { return readFile(&w.reader, d, f.name, &f.content) })
+			err = w.withDir(f.node, func(d backend.Directory) error { return readFile(&w.reader, d, f.name, &f.content) })
 			if err != content.ErrNeedsSlot { // it comes again if the worker stepped aside, which gave up the slot
 				return err
 			}
@@ -365,8 +366,8 @@ func (w *worker) readPatiently(f *File, err error) error {
 }
 
 // readFile reads the file name of d into c.
-func readFile(r *content.Reader, d directory, name names.Name, c *content.Content) error {
-	h, err := d.open(name, r.Spare())
+func readFile(r *content.Reader, d backend.Directory, name names.Name, c *content.Content) error {
+	h, err := d.Open(name, r.Spare())
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fileproc/fileproc/internal/backend"
 	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/sys"
@@ -30,7 +31,7 @@ type callbacks struct {
 	yieldError func(*worker, error) // Stream and Walk: without onError, the loop gets the failures
 	onProgress func(counts, time.Duration)
 	onReport   func(counts, time.Duration)
-	openRoot   func(root string) (directory, error) // in place of the backend's
+	openRoot   func(root string) (backend.Directory, error) // in place of the backend's
 }
 
 // shared is what the workers of a run have in common.
@@ -147,7 +148,7 @@ type scanner struct {
 	w     *worker
 	job   *job
 	node  *node // the job's
-	dir   directory
+	dir   backend.Directory
 	batch *batch        // files
 	other *batch        // unordered: what is neither a file nor a directory, with Options.AllTypes
 	subs  []*job        // directories to be listed
@@ -385,7 +386,7 @@ func (r *rest) Use(n int) (content.Dir, []names.Name, error) {
 	if err != nil {
 		return content.Dir{}, nil, err
 	}
-	return diskOf(d), files, nil
+	return backend.DiskOf(d), files, nil
 }
 
 func (r *rest) Idle() { r.w.pin.idle() }
@@ -399,7 +400,7 @@ func (r *rest) OpenIn(window content.WindowReader, n int) {
 		}
 		node := b.nodeOf(r.first + k)
 		d, err := w.pin.use(&w.dirs, node)
-		pinned, of := err == nil, diskOf(d)
+		pinned, of := err == nil, backend.DiskOf(d)
 		for j := k; j < n; j++ {
 			if b.nodeOf(r.first+j) != node {
 				continue

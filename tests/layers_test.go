@@ -29,7 +29,6 @@ var layers = []string{
 	"results failures",
 	"symlink",
 	"dircache node job ordered filter",
-	"io io_* readdir readdir_*",
 	"config report errors",
 }
 

@@ -9,11 +9,14 @@ import (
 	"math/rand"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/internal/knobs"
 	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/stretchr/testify/require"
 )
@@ -198,5 +201,58 @@ func TestInvariant1FilesBesideOnesThatChange(t *testing.T) {
 			seen[rel] = true
 		}
 		requireBalanced(t, report)
+	}
+}
+
+// Entries that stay are given once, however the directory changes meanwhile.
+func TestReadDirOfManyEntriesThatChange(t *testing.T) {
+	dir, names := t.TempDir(), []string{}
+	for i := range 6000 {
+		name := fmt.Sprintf("%04d%s", i, strings.Repeat("-", 10+i%60))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+		names = append(names, name)
+	}
+	procs := runtime.GOMAXPROCS(2) // ReadDir takes a second descriptor where it can
+	t.Cleanup(func() { runtime.GOMAXPROCS(procs) })
+	var (
+		stop atomic.Bool
+		wg   sync.WaitGroup
+	)
+	for c := range 2 {
+		wg.Go(func() {
+			random := rand.New(rand.NewSource(int64(c)))
+			path := func() string {
+				i := random.Intn(3000)
+				return filepath.Join(dir, fmt.Sprintf("m%d-%d%s", c, i, strings.Repeat("x", i%90)))
+			}
+			for !stop.Load() {
+				switch p := path(); random.Intn(4) {
+				case 0, 1:
+					os.WriteFile(p, nil, 0o600)
+				case 2:
+					os.Remove(p)
+				case 3:
+					os.Rename(p, path())
+				}
+			}
+		})
+	}
+	defer wg.Wait()
+	defer stop.Store(true)
+	testtree.Set(t, &knobs.AlwaysCold, true)
+	for range 20 {
+		entries, err := fileproc.ReadDir(dir)
+		require.NoError(t, err)
+		seen, run := map[string]int{}, map[string]int{}
+		for _, e := range entries {
+			seen[e.Name()]++
+		}
+		for e, err := range fileproc.Walk(t.Context(), dir, fileproc.Options{Workers: 4}) { // in parts
+			require.NoError(t, err)
+			run[e.Name()]++
+		}
+		for _, name := range names {
+			require.Equal(t, [2]int{1, 1}, [2]int{seen[name], run[name]}, name)
+		}
 	}
 }

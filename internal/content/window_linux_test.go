@@ -110,7 +110,7 @@ func (k windowKind) newWindow(t *testing.T, s *shelf, c Want) *fileWindow {
 	return w
 }
 
-// isDisk reports whether reads of path may be made through a ring, as io_linux.go says.
+// isDisk reports whether reads of path may be made through a ring, as backend.DiskOf says.
 func isDisk(t *testing.T, path string) bool {
 	var st unix.Statfs_t
 	require.NoError(t, unix.Statfs(path, &st))

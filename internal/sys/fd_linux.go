@@ -13,8 +13,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Backend names the io_*.go whose code lists and opens.
+// Backend names the backend whose code lists and opens.
 const Backend = "linux"
+
+// Getdents, Fstatfs and Statx are those of package unix. Tests replace them by functions of a
+// file system of their own.
+var (
+	Getdents = unix.Getdents
+	Fstatfs  = unix.Fstatfs
+	Statx    = unix.Statx
+)
 
 // Openat is unix.Openat without its copy of the name.
 func Openat(dirfd int, name names.Name, flags int) (int, error) {

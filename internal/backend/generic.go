@@ -1,6 +1,6 @@
 //go:build fileproc_generic || !(aix || darwin || dragonfly || freebsd || linux || netbsd || openbsd || solaris)
 
-package fileproc
+package backend
 
 import (
 	"cmp"
@@ -36,11 +36,11 @@ type rootDir struct {
 const mostListed = 16 * listSize
 
 var (
-	_ directory    = (*rootDir)(nil)
-	_ metadataList = (*rootDir)(nil)
+	_ Directory    = (*rootDir)(nil)
+	_ MetadataList = (*rootDir)(nil)
 )
 
-func openRoot(name string) (directory, error) {
+func OpenRoot(name string) (Directory, error) {
 	// The dot keeps the open from waiting for a writer if name is a FIFO.
 	root, err := os.OpenRoot(name + sys.InDir)
 	if err != nil {
@@ -53,8 +53,8 @@ func openRoot(name string) (directory, error) {
 	return d, nil
 }
 
-// openRootToSearch is openRoot: an os.Root is for directories that can be listed.
-func openRootToSearch(root string) (directory, error) { return openRoot(root) }
+// OpenRootToSearch is openRoot: an os.Root is for directories that can be listed.
+func OpenRootToSearch(root string) (Directory, error) { return OpenRoot(root) }
 
 func newRootDir(root *os.Root) (*rootDir, error) {
 	// Without O_NONBLOCK, package os would set it and clear it again.
@@ -79,7 +79,7 @@ func asRootError(root *os.Root, err error) error {
 	return e
 }
 
-func (d *rootDir) list(l *listing) (bool, error) {
+func (d *rootDir) List(l *Listing) (bool, error) {
 	more, err := listFile(d.file, l, 0, d.note)
 	if !more {
 		d.file.Close()
@@ -164,7 +164,7 @@ func (d *rootDir) compare(name string, known, opened fs.FileInfo) error {
 	}
 	now, err := d.lstatAs(name, known.Mode().Type())
 	if err == nil && !os.SameFile(now, opened) {
-		err = asRootError(d.root, ErrChanged)
+		err = asRootError(d.root, sys.ErrChanged)
 	}
 	return err
 }
@@ -173,14 +173,14 @@ func (d *rootDir) compare(name string, known, opened fs.FileInfo) error {
 // file in a directory's place, err differs by system, so openError makes an lstat.
 func (d *rootDir) openError(name string, typ fs.FileMode, err error) error {
 	if !sys.IsScarce(err) && !sys.MayPass(err) {
-		if _, err := d.lstatAs(name, typ); errors.Is(err, ErrChanged) {
+		if _, err := d.lstatAs(name, typ); errors.Is(err, sys.ErrChanged) {
 			return err
 		}
 	}
 	return asRootError(d.root, err)
 }
 
-func (d *rootDir) openDir(entry names.Name) (directory, error) {
+func (d *rootDir) OpenDir(entry names.Name) (Directory, error) {
 	name := entry.String()
 	known, err := d.known(name, fs.ModeDir)
 	if err != nil {
@@ -202,13 +202,13 @@ func (d *rootDir) openDir(entry names.Name) (directory, error) {
 		err = d.compare(name, known, sub.self)
 	}
 	if err != nil {
-		sub.close()
+		sub.Close()
 		return nil, err
 	}
 	return sub, nil
 }
 
-func (d *rootDir) open(name names.Name, spare content.File) (content.File, error) {
+func (d *rootDir) Open(name names.Name, spare content.File) (content.File, error) {
 	file, info, err := d.openRegular(name.String())
 	if err != nil {
 		return nil, err
@@ -239,7 +239,7 @@ func (d *rootDir) openRegular(name string) (*os.File, fs.FileInfo, error) {
 	}
 	for tries := 1; ; tries++ {
 		f, opened, err := d.openKnown(name, known)
-		if err == nil || tries == replacedTries || !errors.Is(err, ErrChanged) {
+		if err == nil || tries == replacedTries || !errors.Is(err, sys.ErrChanged) {
 			return f, opened, err
 		}
 		now, gone := d.lstatAs(name, 0)
@@ -277,7 +277,7 @@ func (d *rootDir) openKnown(name string, known fs.FileInfo) (*os.File, fs.FileIn
 	return f, opened, nil
 }
 
-func (d *rootDir) stat(name names.Name) (sys.Stat, error) {
+func (d *rootDir) Stat(name names.Name) (sys.Stat, error) {
 	info, err := d.lstat(name.String())
 	if err != nil {
 		return sys.Stat{}, asRootError(d.root, err)
@@ -285,9 +285,9 @@ func (d *rootDir) stat(name names.Name) (sys.Stat, error) {
 	return sys.StatOfInfo(info), nil
 }
 
-func (d *rootDir) info(name names.Name, _ string) (fs.FileInfo, error) { return d.lstat(name.String()) }
+func (d *rootDir) Info(name names.Name, _ string) (fs.FileInfo, error) { return d.lstat(name.String()) }
 
-func (d *rootDir) readLink(name names.Name) (string, error) {
+func (d *rootDir) ReadLink(name names.Name) (string, error) {
 	text, err := d.root.Readlink(name.String())
 	if err != nil {
 		return "", asRootError(d.root, err)
@@ -295,9 +295,9 @@ func (d *rootDir) readLink(name names.Name) (string, error) {
 	return text, nil
 }
 
-func (d *rootDir) xattrs() (map[string][]byte, error) { return sys.Xattrs(int(d.file.Fd())) }
+func (d *rootDir) Xattrs() (map[string][]byte, error) { return sys.Xattrs(int(d.file.Fd())) }
 
-func (d *rootDir) listedStat(name names.Name) (sys.Stat, bool) {
+func (d *rootDir) ListedStat(name names.Name) (sys.Stat, bool) {
 	if !sys.ListsMetadata {
 		return sys.Stat{}, false
 	}
@@ -308,12 +308,12 @@ func (d *rootDir) listedStat(name names.Name) (sys.Stat, bool) {
 	return sys.StatOfInfo(info), true
 }
 
-func (d *rootDir) openFile(name names.Name, _ string) (*os.File, error) {
+func (d *rootDir) OpenFile(name names.Name, _ string) (*os.File, error) {
 	f, _, err := d.openRegular(name.String())
 	return f, err
 }
 
-func (d *rootDir) replace(name names.Name, content []byte, check replace.Check) (s sys.Stat, err error) {
+func (d *rootDir) Replace(name names.Name, content []byte, check replace.Check) (s sys.Stat, err error) {
 	old, _, err := d.openRegular(name.String())
 	if err != nil {
 		return s, err
@@ -322,15 +322,15 @@ func (d *rootDir) replace(name names.Name, content []byte, check replace.Check) 
 	return replace.InRoot(d.root, old, name, content, check)
 }
 
-func (d *rootDir) clean(name names.Name) error {
-	s, err := d.stat(name)
+func (d *rootDir) Clean(name names.Name) error {
+	s, err := d.Stat(name)
 	if err == nil && replace.IsStale(s) {
 		err = replace.RemoveIn(d.root, name)
 	}
 	return err
 }
 
-func (d *rootDir) identity() (identity, error) {
+func (d *rootDir) Identity() (Identity, error) {
 	if d.self != nil {
 		return osFile{d.self}, nil
 	}
@@ -341,24 +341,24 @@ func (d *rootDir) identity() (identity, error) {
 	return osFile{info}, nil
 }
 
-// gitAt returns nil, which says that git's files are reached by path: a link or the file
+// GitAt returns nil, which says that git's files are reached by path: a link or the file
 // .git may lead out of d, where an os.Root does not go. It fails unless path leads to d.
-func (d *rootDir) gitAt(path string) (gitrepo.At, error) {
+func (d *rootDir) GitAt(path string) (gitrepo.At, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, sys.AsError("stat", err)
 	}
-	if id, err := d.identity(); err != nil || !id.same(osFile{info}) {
-		return nil, cmp.Or(err, error(&sys.Error{Op: "stat", Err: ErrChanged}))
+	if id, err := d.Identity(); err != nil || !id.Same(osFile{info}) {
+		return nil, cmp.Or(err, error(&sys.Error{Op: "stat", Err: sys.ErrChanged}))
 	}
 	return nil, nil
 }
 
-func (d *rootDir) close() {
+func (d *rootDir) Close() {
 	if d.file != nil {
 		d.file.Close()
 	}
 	d.root.Close()
 }
 
-func diskOf(directory) content.Dir { return content.Dir{} }
+func DiskOf(Directory) content.Dir { return content.Dir{} }

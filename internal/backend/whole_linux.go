@@ -1,6 +1,6 @@
 //go:build linux && !fileproc_unix && !fileproc_generic
 
-package fileproc
+package backend
 
 import (
 	"time"
@@ -10,18 +10,18 @@ import (
 	"github.com/fileproc/fileproc/internal/sys"
 )
 
-// listingSize is the size in bytes of the records of one directory.list.
+// listingSize is the size in bytes of the records of one Directory.List.
 const listingSize = 32 << 10
 
-func (l *listing) addRecord(r dirent.Record) error {
+func (l *Listing) addRecord(r dirent.Record) error {
 	if !names.IsDot(r.Name) {
-		l.add(r.Name, sys.DirentType(r.Type), r.Ino)
+		l.Add(r.Name, sys.DirentType(r.Type), r.Ino)
 	}
 	return nil
 }
 
 // recordBuffer returns memory for the records, which stays with l.
-func (l *listing) recordBuffer() []byte {
+func (l *Listing) recordBuffer() []byte {
 	if l.records == nil {
 		l.records = make([]byte, listingSize)
 	}
@@ -52,7 +52,7 @@ var wholeSize = 32 << 20
 // A wholeListing lists a directory from its beginning, and again if the directory has
 // changed meanwhile. Only then does it give the entries: all that any of the listings had.
 type wholeListing struct {
-	entries  []listedEntry // to be given
+	entries  []Entry // to be given
 	names    names.Arena
 	seen     map[string]struct{} // the names of all entries, also of those that were given
 	size     int                 // of all entries, in bytes of memory
@@ -70,9 +70,9 @@ type recordLister interface {
 	times() [2]time.Time
 }
 
-// list is directory.list for d. It makes at most one call of getdents64, so that a run that
+// list is Directory.List for d. It makes at most one call of getdents64, so that a run that
 // is stopped can end soon.
-func (w *wholeListing) list(d recordLister, l *listing) (more bool, err error) {
+func (w *wholeListing) list(d recordLister, l *Listing) (more bool, err error) {
 	ends := func() bool { return w.over || w.err != nil }
 	isFull := w.size > wholeSize
 	switch {
@@ -93,7 +93,7 @@ func (w *wholeListing) list(d recordLister, l *listing) (more bool, err error) {
 		return n > 0 && err == nil, err
 	}
 	n := min(len(w.entries), wholePart)
-	l.entries = append(l.entries, w.entries[:n]...)
+	l.Entries = append(l.Entries, w.entries[:n]...)
 	clear(w.entries[:n])
 	w.entries = w.entries[n:]
 	if len(w.entries) > 0 || !ends() {
@@ -147,6 +147,6 @@ func (w *wholeListing) addRecord(r dirent.Record) error {
 	w.size += cost + len(r.Name)
 	name := w.names.Add(r.Name)
 	w.seen[name.String()] = struct{}{}
-	w.entries = append(w.entries, listedEntry{name.Bytes(), sys.DirentType(r.Type), r.Ino})
+	w.entries = append(w.entries, Entry{name.Bytes(), sys.DirentType(r.Type), r.Ino})
 	return nil
 }

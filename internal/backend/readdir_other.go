@@ -1,13 +1,13 @@
 //go:build !linux || fileproc_unix || fileproc_generic
 
-package fileproc
+package backend
 
 import (
 	"io/fs"
 	"os"
 )
 
-func readDir(name string) ([]fs.DirEntry, error) {
+func ReadDir(name string) ([]fs.DirEntry, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,6 @@
 //go:build linux && !fileproc_unix && !fileproc_generic
 
-package fileproc
+package backend
 
 import (
 	"bytes"
@@ -16,8 +16,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/fileproc/fileproc/internal/content"
@@ -30,18 +30,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// countedDir counts the entries of each part of its listing.
-type countedDir struct {
-	directory
-	parts *[]int
-}
-
-func (d *countedDir) list(l *listing) (bool, error) {
-	more, err := d.directory.list(l)
-	*d.parts = append(*d.parts, len(l.entries))
-	return more, err
-}
-
 // A listing that waits, perhaps for a server, is asked for as much as fits the buffer.
 func TestListingThatWaitsTakesLongerCalls(t *testing.T) {
 	const size = 200 // of a record, about
@@ -51,12 +39,15 @@ func TestListingThatWaitsTakesLongerCalls(t *testing.T) {
 	}
 	parts := func(slow time.Duration) (parts []int) {
 		testtree.Set(t, &knobs.SlowCall, slow)
-		opts := Options{Workers: 1, ReadSize: NoRead, openRoot: func(root string) (directory, error) {
-			d, err := openRoot(root)
-			return &countedDir{d, &parts}, err
-		}}
-		_, err := Process(t.Context(), dir, opts, func(*File) (struct{}, error) { return struct{}{}, nil })
+		d, err := OpenRoot(dir)
 		require.NoError(t, err)
+		defer d.Close()
+		var l Listing
+		for more := true; more; l.Reset() {
+			more, err = d.List(&l)
+			require.NoError(t, err)
+			parts = append(parts, len(l.Entries))
+		}
 		return parts
 	}
 	full := listingSize / size
@@ -64,55 +55,22 @@ func TestListingThatWaitsTakesLongerCalls(t *testing.T) {
 	require.Greater(t, parts(-time.Hour)[1], full*2/3)
 }
 
-// What is slow because of a disk is asked for by few workers, and by all if it is something else.
-func TestFewListingsOfADiskAtTheSameTime(t *testing.T) {
-	testtree.Set(t, &knobs.SlowCall, 100*time.Microsecond)
-	t.Cleanup(func() { getdents64, fstatfs = unix.Getdents, unix.Fstatfs })
-	dir := t.TempDir()
-	for i := range 20 {
-		require.NoError(t, os.Mkdir(filepath.Join(dir, fmt.Sprint(i)), 0o700))
-	}
-	most := func(typ int64, opts Options) int {
-		fstatfs = func(_ int, st *unix.Statfs_t) error { setType(&st.Type, typ); return nil }
-		var calls gauge
-		getdents64 = func(fd int, buf []byte) (n int, err error) {
-			calls.during(func() {
-				time.Sleep(6 * time.Millisecond) // no reason to ask for more
-				n, err = unix.Getdents(fd, buf)
-			})
-			return n, err
-		}
-		opts.Workers = 16
-		_, err := Process(t.Context(), dir, opts, func(*File) (struct{}, error) { return struct{}{}, nil })
-		require.NoError(t, err)
-		return calls.most
-	}
-	for typ, opts := range map[int64]Options{
-		unix.EXT4_SUPER_MAGIC: {}, unix.XFS_SUPER_MAGIC: {ReadSize: NoRead}, unix.BTRFS_SUPER_MAGIC: {Ordered: true},
-		unix.OVERLAYFS_SUPER_MAGIC: {IgnoreFiles: []string{".gitignore"}},
-	} {
-		require.LessOrEqual(t, most(typ, opts), callsAtFirst)
-	}
-	testtree.NotInColdMode(t, "it is for disks")
-	require.Greater(t, most(unix.FUSE_SUPER_MAGIC, Options{}), callsAtFirst)
-}
-
 // A directory below one whose file system is known is on the same, unless it is a mount point.
 func TestFileSystemOfDirectoriesBelow(t *testing.T) {
 	asked := 0
 	was := knobs.NoOpenat2.Load()
-	t.Cleanup(func() { fstatfs = unix.Fstatfs; knobs.NoOpenat2.Store(was) })
-	fstatfs = func(fd int, st *unix.Statfs_t) error { asked++; return unix.Fstatfs(fd, st) }
+	t.Cleanup(func() { sys.Fstatfs = unix.Fstatfs; knobs.NoOpenat2.Store(was) })
+	sys.Fstatfs = func(fd int, st *unix.Statfs_t) error { asked++; return unix.Fstatfs(fd, st) }
 	below := func(root string, down ...string) (before, after int64) {
-		d, err := openRoot(root)
+		d, err := OpenRoot(root)
 		require.NoError(t, err)
-		defer func() { d.close() }()
+		defer func() { d.Close() }()
 		before = d.(*linuxDir).fileSystem()
 		asked = 0
 		for _, name := range down {
-			sub, err := d.openDir(names.New(name))
+			sub, err := d.OpenDir(names.New(name))
 			require.NoError(t, err)
-			d.close()
+			d.Close()
 			d = sub
 		}
 		return before, d.(*linuxDir).fileSystem()
@@ -128,12 +86,12 @@ func TestFileSystemOfDirectoriesBelow(t *testing.T) {
 		} else {
 			require.Zero(t, asked)
 		}
-		d, err := openRoot(dir)
+		d, err := OpenRoot(dir)
 		require.NoError(t, err)
 		d.(*linuxDir).fileSystem()
-		_, err = d.openDir(names.New("link"))
-		d.close()
-		require.ErrorIs(t, err, ErrChanged)
+		_, err = d.OpenDir(names.New("link"))
+		d.Close()
+		require.ErrorIs(t, err, sys.ErrChanged)
 		_, after = below("/", "proc")
 		require.EqualValues(t, unix.PROC_SUPER_MAGIC, after)
 		require.Equal(t, 1, asked)
@@ -141,36 +99,36 @@ func TestFileSystemOfDirectoriesBelow(t *testing.T) {
 	}
 	// One refusal does not count for the directories below.
 	knobs.NoOpenat2.Store(was)
-	fstatfs = func(int, *unix.Statfs_t) error { return unix.ENOMEM }
-	d, err := openRoot(dir)
+	sys.Fstatfs = func(int, *unix.Statfs_t) error { return unix.ENOMEM }
+	d, err := OpenRoot(dir)
 	require.NoError(t, err)
-	defer d.close()
+	defer d.Close()
 	require.EqualValues(t, unknownFileSystem, d.(*linuxDir).fileSystem())
-	fstatfs = unix.Fstatfs
-	sub, err := d.openDir(names.New("a"))
+	sys.Fstatfs = unix.Fstatfs
+	sub, err := d.OpenDir(names.New("a"))
 	require.NoError(t, err)
-	defer sub.close()
+	defer sub.Close()
 	require.Positive(t, sub.(*linuxDir).fileSystem())
 }
 
 // A size is where the content ends only on a file system that is known for that, and if the file is on it: another one may be
 // mounted over the name.
 func TestTrueSize(t *testing.T) {
-	t.Cleanup(func() { fstatfs = unix.Fstatfs })
+	t.Cleanup(func() { sys.Fstatfs = unix.Fstatfs })
 	dir := t.TempDir()
 	for typ, want := range map[int64]bool{
 		unix.EXT4_SUPER_MAGIC: true, unix.XFS_SUPER_MAGIC: true, unix.BTRFS_SUPER_MAGIC: true, unix.TMPFS_MAGIC: true,
 		unix.FUSE_SUPER_MAGIC: false, unix.NFS_SUPER_MAGIC: false, unix.PROC_SUPER_MAGIC: false, unix.OVERLAYFS_SUPER_MAGIC: false,
 		unknownFileSystem: false,
 	} {
-		fstatfs = func(_ int, st *unix.Statfs_t) error {
+		sys.Fstatfs = func(_ int, st *unix.Statfs_t) error {
 			setType(&st.Type, typ)
 			if typ == unknownFileSystem {
 				return unix.EIO
 			}
 			return nil
 		}
-		d, err := openRoot(dir)
+		d, err := OpenRoot(dir)
 		require.NoError(t, err)
 		s, err := sys.Fstat(d.(*linuxDir).fd)
 		require.NoError(t, err)
@@ -178,7 +136,7 @@ func TestTrueSize(t *testing.T) {
 			require.Equal(t, want, d.(*linuxDir).HasTrueSize(s), "%#x", typ)
 			require.False(t, d.(*linuxDir).HasTrueSize(sys.Stat{Device: s.Device + 1}), "%#x", typ)
 		}
-		d.close()
+		d.Close()
 		d = &linuxDir{fdDir: fdDir{fd: -1}}
 		require.False(t, d.(*linuxDir).HasTrueSize(sys.Stat{}), "%#x", typ)
 	}
@@ -188,9 +146,9 @@ func TestTrueSize(t *testing.T) {
 // in whole sectors may also be the end of the cached part, or of a block device.
 func TestCachedIsSureOfTheEnd(t *testing.T) {
 	dir := t.TempDir()
-	d, err := openRoot(dir)
+	d, err := OpenRoot(dir)
 	require.NoError(t, err)
-	defer d.close()
+	defer d.Close()
 	p := make([]byte, content.FirstBuffer)
 	for _, size := range []int{0, 1, 400, 511, 512, 513, 1024, 4095, 4096, 4097, 4*4096 + 5, content.FirstBuffer - 1, content.FirstBuffer, content.FirstBuffer + 1} {
 		content := bytes.Repeat([]byte("x"), size)
@@ -204,7 +162,7 @@ func TestCachedIsSureOfTheEnd(t *testing.T) {
 				require.NoError(t, unix.Fadvise(int(f.Fd()), 4096, 0, unix.FADV_DONTNEED))
 				f.Close()
 			}
-			c, err := d.open(names.New("f"), nil)
+			c, err := d.Open(names.New("f"), nil)
 			require.NoError(t, err)
 			n, ok := c.Cached(p)
 			c.Close()
@@ -253,9 +211,9 @@ func TestReadDirOfManyEntries(t *testing.T) {
 // half; otherwise the other tests of this file prove nothing.
 func TestReadDirInHalves(t *testing.T) {
 	dir, names := plantNames(t)
-	d, err := openRoot(dir)
+	d, err := OpenRoot(dir)
 	require.NoError(t, err)
-	defer d.close()
+	defer d.Close()
 	p := part{dir: d.(*linuxDir), name: &dir}
 	p.list(halveFrom)
 	require.False(t, p.over)
@@ -269,7 +227,7 @@ func TestReadDirInHalves(t *testing.T) {
 		t.Logf("left out: one descriptor on file systems of type %#x", st.Type)
 		return
 	}
-	defer latter.dir.close()
+	defer latter.dir.Close()
 	p.list(1 << 20)
 	latter.list(1 << 20)
 	require.Equal(t, len(names), p.len()+latter.len())
@@ -279,59 +237,13 @@ func TestReadDirInHalves(t *testing.T) {
 
 func (p part) len() int { return len(listedEntries(append(p.blocks, p.block))) }
 
-// Entries that stay are given once, however the directory changes meanwhile.
-func TestReadDirOfManyEntriesThatChange(t *testing.T) {
-	dir, names := plantNames(t)
-	var (
-		stop atomic.Bool
-		wg   sync.WaitGroup
-	)
-	for c := range 2 {
-		wg.Go(func() {
-			random := rand.New(rand.NewSource(int64(c)))
-			path := func() string {
-				i := random.Intn(3000)
-				return filepath.Join(dir, fmt.Sprintf("m%d-%d%s", c, i, strings.Repeat("x", i%90)))
-			}
-			for !stop.Load() {
-				switch p := path(); random.Intn(4) {
-				case 0, 1:
-					os.WriteFile(p, nil, 0o600)
-				case 2:
-					os.Remove(p)
-				case 3:
-					os.Rename(p, path())
-				}
-			}
-		})
-	}
-	defer wg.Wait()
-	defer stop.Store(true)
-	testtree.Set(t, &knobs.AlwaysCold, true)
-	for range 20 {
-		entries, err := ReadDir(dir)
-		require.NoError(t, err)
-		seen, run := map[string]int{}, map[string]int{}
-		for _, e := range entries {
-			seen[e.Name()]++
-		}
-		for e, err := range Walk(t.Context(), dir, Options{Workers: 4}) { // in parts
-			require.NoError(t, err)
-			run[e.Name()]++
-		}
-		for _, name := range names {
-			require.Equal(t, [2]int{1, 1}, [2]int{seen[name], run[name]}, name)
-		}
-	}
-}
-
 // The positions of entries say which part each belongs to, those of several entries at one position too, and of the first entry behind
 // some that were removed.
 func TestPartsEndAtPositions(t *testing.T) {
-	t.Cleanup(func() { getdents64 = unix.Getdents })
+	t.Cleanup(func() { sys.Getdents = unix.Getdents })
 	positions := []int64{5, 10, 20, 20, 20, 30, 40} // of the entries; each record has that of the next
 	const last = 100
-	getdents64 = func(fd int, buf []byte) (n int, err error) {
+	sys.Getdents = func(fd int, buf []byte) (n int, err error) {
 		from, err := unix.Seek(fd, 0, unix.SEEK_CUR)
 		for i, at := range positions {
 			if at < from || n+24 > len(buf) {
@@ -378,17 +290,17 @@ func TestInvariant1PartsHaveEachEntryOnce(t *testing.T) {
 	random := rand.New(rand.NewSource(1))
 	most := 0
 	for range 100 {
-		root, err := openRoot(dir)
+		root, err := OpenRoot(dir)
 		require.NoError(t, err)
 		parts, seen := []*linuxDir{root.(*linuxDir)}, map[string]int{}
-		var l listing
+		var l Listing
 		list := func(i int) (more bool) {
-			more, err := parts[i].list(&l)
+			more, err := parts[i].List(&l)
 			require.NoError(t, err)
-			for _, e := range l.entries {
-				seen[string(e.name)]++
+			for _, e := range l.Entries {
+				seen[string(e.Name)]++
 			}
-			l.reset()
+			l.Reset()
 			return more
 		}
 		list(0)
@@ -396,16 +308,16 @@ func TestInvariant1PartsHaveEachEntryOnce(t *testing.T) {
 		for range random.Intn(60) {
 			i := random.Intn(len(parts))
 			over[i] = over[i] || random.Intn(4) == 0 && !list(i)
-			if latter, ok := parts[i].halve(0); ok && !over[i] {
+			if latter, ok := parts[i].Halve(0); ok && !over[i] {
 				parts = append(parts, latter.(*linuxDir))
 			} else if ok {
-				latter.close()
+				latter.Close()
 			}
 		}
 		for i, p := range parts {
 			for !over[i] && list(i) {
 			}
-			p.close()
+			p.Close()
 		}
 		require.Len(t, seen, len(names))
 		for name, n := range seen {
@@ -418,13 +330,13 @@ func TestInvariant1PartsHaveEachEntryOnce(t *testing.T) {
 
 // The kernel lists no such names since 5.4; before, a damaged image could.
 func TestInvariant3ReadDirNamesThatAreNone(t *testing.T) {
-	d, err := openRoot(t.TempDir())
+	d, err := OpenRoot(t.TempDir())
 	require.NoError(t, err)
-	defer d.close()
+	defer d.Close()
 	p := part{dir: d.(*linuxDir)}
-	require.NoError(t, p.add(listedEntry{name: []byte("a")}))
+	require.NoError(t, p.add(Entry{Name: []byte("a")}))
 	for _, name := range []string{"a/b", "../a", "/"} {
-		require.ErrorIs(t, p.add(listedEntry{name: []byte(name)}), fs.ErrInvalid)
+		require.ErrorIs(t, p.add(Entry{Name: []byte(name)}), fs.ErrInvalid)
 	}
 	require.Len(t, p.block, 1)
 }
@@ -504,13 +416,13 @@ func (c *countingClient) getdents(fd int, buf []byte) (int, error) {
 }
 
 func TestLosesPosition(t *testing.T) {
-	t.Cleanup(func() { fstatfs = unix.Fstatfs })
+	t.Cleanup(func() { sys.Fstatfs = unix.Fstatfs })
 	for typ, want := range map[int64]bool{
 		unix.NFS_SUPER_MAGIC: true, unix.SMB_SUPER_MAGIC: true, unix.CIFS_SUPER_MAGIC: true, unix.SMB2_SUPER_MAGIC: true, unknownFileSystem: true,
 		unix.EXT4_SUPER_MAGIC: false, unix.BTRFS_SUPER_MAGIC: false, unix.TMPFS_MAGIC: false, unix.FUSE_SUPER_MAGIC: false,
 	} {
 		asked := 0
-		fstatfs = func(_ int, st *unix.Statfs_t) error {
+		sys.Fstatfs = func(_ int, st *unix.Statfs_t) error {
 			if asked++; typ == unknownFileSystem {
 				return unix.EACCES
 			}
@@ -536,9 +448,9 @@ func TestInvariant1ListingThatLosesItsPosition(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, want[i]), nil, 0o600))
 	}
 	var client countingClient
-	t.Cleanup(func() { getdents64, fstatfs = unix.Getdents, unix.Fstatfs })
-	getdents64 = func(fd int, buf []byte) (int, error) { return client.getdents(fd, buf) }
-	fstatfs = func(int, *unix.Statfs_t) error { return unix.EACCES } // which could be any
+	t.Cleanup(func() { sys.Getdents, sys.Fstatfs = unix.Getdents, unix.Fstatfs })
+	sys.Getdents = func(fd int, buf []byte) (int, error) { return client.getdents(fd, buf) }
+	sys.Fstatfs = func(int, *unix.Statfs_t) error { return unix.EACCES } // which could be any
 	names := func(entries []fs.DirEntry) (got []string) {
 		for _, e := range entries {
 			if e.Name()[0] != '!' {
@@ -548,9 +460,22 @@ func TestInvariant1ListingThatLosesItsPosition(t *testing.T) {
 		slices.Sort(got)
 		return got
 	}
-	process := func(dir string) (got []string, err error) {
-		_, err = Process(t.Context(), dir, Options{Workers: 1, ReadSize: NoRead, Select: func(f *File) bool { return f.Name()[0] != '!' }},
-			func(f *File) (struct{}, error) { got = append(got, f.Name()); return struct{}{}, nil })
+	// directly lists as a run does: it repeats a call that was interrupted.
+	directly := func(dir string) (got []string, err error) {
+		d, err := OpenRoot(dir)
+		require.NoError(t, err)
+		defer d.Close()
+		var l Listing
+		for more := true; more; l.Reset() {
+			if more, err = d.List(&l); sys.IsInterrupted(err) {
+				more, err = true, nil
+			}
+			for _, e := range l.Entries {
+				if e.Name[0] != '!' {
+					got = append(got, string(e.Name))
+				}
+			}
+		}
 		slices.Sort(got)
 		return got, err
 	}
@@ -558,7 +483,7 @@ func TestInvariant1ListingThatLosesItsPosition(t *testing.T) {
 		entries, err := ReadDir(dir)
 		return names(entries), err
 	}
-	ways := map[string]func(dir string) ([]string, error){"Process": process, "ReadDir": readDir}
+	ways := map[string]func(dir string) ([]string, error){"List": directly, "ReadDir": readDir}
 	// list requires that each way gives these names while the directory changes so often, and returns how many listings it began.
 	list := func(t *testing.T, dir string, changes int, want []string) (begun map[string]int) {
 		first := filepath.Join(dir, "!")
@@ -578,7 +503,7 @@ func TestInvariant1ListingThatLosesItsPosition(t *testing.T) {
 		}
 		return begun
 	}
-	both := func(n int) map[string]int { return map[string]int{"Process": n, "ReadDir": n} }
+	both := func(n int) map[string]int { return map[string]int{"List": n, "ReadDir": n} }
 	wasCoarse := coarseTime
 	defer func() { coarseTime = wasCoarse }()
 	for _, coarse := range []time.Duration{0, math.MaxInt64} {
@@ -604,8 +529,8 @@ func TestInvariant1ListingThatLosesItsPosition(t *testing.T) {
 	}{{"same", 1, 1, nil, 2}, {"mtime", 2, 1, nil, 5}, {"ctime", 1, 2, nil, 5}, {"refused", 1, 1, unix.EPERM, 5}} {
 		t.Run("times,"+told.name, func(t *testing.T) {
 			n := int64(0)
-			t.Cleanup(func() { statx = unix.Statx })
-			statx = func(_ int, _ string, _, _ int, st *unix.Statx_t) error {
+			t.Cleanup(func() { sys.Statx = unix.Statx })
+			sys.Statx = func(_ int, _ string, _, _ int, st *unix.Statx_t) error {
 				n ^= 1
 				st.Mtime.Sec, st.Ctime.Sec = 1+n*(told.mtime-1), 1+n*(told.ctime-1)
 				return told.err
@@ -672,9 +597,9 @@ func TestInvariant1ListingThatLosesItsPosition(t *testing.T) {
 		require.True(t, slices.Equal(want[:1000], got), "%d names", len(got))
 	})
 	t.Run("kernel", func(t *testing.T) { // which gives dots too
-		fake := getdents64
-		defer func() { getdents64 = fake }()
-		getdents64 = unix.Getdents
+		fake := sys.Getdents
+		defer func() { sys.Getdents = fake }()
+		sys.Getdents = unix.Getdents
 		for name, way := range ways {
 			got, err := way(dir)
 			require.NoError(t, err)
@@ -720,9 +645,9 @@ func TestInvariant1ListingThatLosesItsPosition(t *testing.T) {
 	// If a later listing has too much, its rest is given as well. At the end, the memory is free.
 	for _, more := range []int{1000, math.MaxInt / 2} {
 		t.Run(fmt.Sprintf("grown,%d", more), func(t *testing.T) {
-			root, err := openRoot(dir)
+			root, err := OpenRoot(dir)
 			require.NoError(t, err)
-			defer root.close()
+			defer root.Close()
 			d := root.(*linuxDir)
 			d.whole = &wholeListing{listings: 1}
 			for _, name := range want[500:] {
@@ -730,12 +655,12 @@ func TestInvariant1ListingThatLosesItsPosition(t *testing.T) {
 			}
 			wholeSize = d.whole.size + more
 			var got []string
-			l := new(listing)
-			for more := true; more; l.reset() {
-				more, err = d.list(l)
+			l := new(Listing)
+			for more := true; more; l.Reset() {
+				more, err = d.List(l)
 				require.NoError(t, err)
-				for _, e := range l.entries {
-					got = append(got, string(e.name))
+				for _, e := range l.Entries {
+					got = append(got, string(e.Name))
 				}
 			}
 			slices.Sort(got)
@@ -747,13 +672,15 @@ func TestInvariant1ListingThatLosesItsPosition(t *testing.T) {
 
 // A failure of a listing names the call that has failed.
 func TestFailureOfAListing(t *testing.T) {
-	t.Cleanup(func() { getdents64 = unix.Getdents })
-	getdents64 = func(int, []byte) (int, error) { return -1, unix.EIO }
+	t.Cleanup(func() { sys.Getdents = unix.Getdents })
+	sys.Getdents = func(int, []byte) (int, error) { return -1, unix.EIO }
 	dir := t.TempDir()
-	var failure *Failure
-	require.ErrorAs(t, ForEach(t.Context(), dir, Options{}, goOn), &failure)
-	require.Equal(t, fs.PathError{Op: "getdents64", Path: dir, Err: unix.EIO}, failure.PathError)
-	_, err := ReadDir(dir)
+	d, err := OpenRoot(dir)
+	require.NoError(t, err)
+	defer d.Close()
+	_, err = d.List(new(Listing))
+	require.Equal(t, &sys.Error{Op: "getdents64", Err: unix.EIO}, err)
+	_, err = ReadDir(dir)
 	require.Equal(t, &fs.PathError{Op: "getdents64", Path: dir, Err: unix.EIO}, err)
 }
 
@@ -764,32 +691,32 @@ func TestListingThatIsInterrupted(t *testing.T) {
 		want = append(want, fmt.Sprintf("%02d", i))
 		require.NoError(t, os.WriteFile(filepath.Join(dir, want[i]), nil, 0o600))
 	}
-	t.Cleanup(func() { getdents64 = unix.Getdents })
+	t.Cleanup(func() { sys.Getdents = unix.Getdents })
 	for i := range 22 { // each of the eleven calls, once and twice
 		stops, again := 1+i/2, i%2
-		inBubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			client := countingClient{t: t, dir: dir, at: map[int]int{}, answer: 2, stops: stops, again: again}
-			getdents64 = client.getdents
-			d, err := openRoot(dir)
+			sys.Getdents = client.getdents
+			d, err := OpenRoot(dir)
 			require.NoError(t, err)
-			defer d.close()
+			defer d.Close()
 			d.(*linuxDir).typ.Store(unix.EXT4_SUPER_MAGIC)
 			var (
-				l     listing
+				l     Listing
 				got   []string
 				parts int
 				fails int
 			)
-			for more := true; more; l.reset() {
-				more, err = d.list(&l)
+			for more := true; more; l.Reset() {
+				more, err = d.List(&l)
 				if sys.IsInterrupted(err) {
-					require.Empty(t, l.entries)
+					require.Empty(t, l.Entries)
 					fails++
 					more, err = true, nil
 				}
 				require.NoError(t, err)
-				for _, e := range l.entries {
-					got = append(got, string(e.name))
+				for _, e := range l.Entries {
+					got = append(got, string(e.Name))
 				}
 				parts++
 			}
@@ -811,12 +738,12 @@ func TestReadDirInHalvesOnlyIfLong(t *testing.T) {
 	var mu sync.Mutex
 	calls := map[int]int{}
 	answers := 0
-	t.Cleanup(func() { getdents64, fstatfs = unix.Getdents, unix.Fstatfs })
-	fstatfs = func(_ int, st *unix.Statfs_t) error {
+	t.Cleanup(func() { sys.Getdents, sys.Fstatfs = unix.Getdents, unix.Fstatfs })
+	sys.Fstatfs = func(_ int, st *unix.Statfs_t) error {
 		setType(&st.Type, unix.XFS_SUPER_MAGIC)
 		return nil
 	}
-	getdents64 = func(fd int, buf []byte) (int, error) {
+	sys.Getdents = func(fd int, buf []byte) (int, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		if calls[fd]++; calls[fd] > answers {
@@ -862,9 +789,9 @@ func TestDiskOf(t *testing.T) {
 		if kind == content.OnDiskForRings { // there, sizes are true
 			want.Sizes = d
 		}
-		require.Equal(t, want, diskOf(d), "%#x", typ)
+		require.Equal(t, want, DiskOf(d), "%#x", typ)
 	}
-	require.Equal(t, content.Dir{}, diskOf(nil))
+	require.Equal(t, content.Dir{}, DiskOf(nil))
 }
 
 // A directory is halved where its positions allow that, if enough is left, and if the system opens it again and takes the position.
@@ -873,9 +800,9 @@ func TestWhereADirectoryIsHalved(t *testing.T) {
 		t.Skip("in 32 bits, the positions of ext4 are hashes of 32 bits")
 	}
 	open := func(path string, typ, at, end int64) *linuxDir {
-		d, err := openRoot(path)
+		d, err := OpenRoot(path)
 		require.NoError(t, err)
-		t.Cleanup(d.close)
+		t.Cleanup(d.Close)
 		d.(*linuxDir).typ.Store(typ)
 		d.(*linuxDir).at, d.(*linuxDir).end = at, end
 		return d.(*linuxDir)
@@ -884,11 +811,11 @@ func TestWhereADirectoryIsHalved(t *testing.T) {
 		lowest, err := unix.Dup(d.fd)
 		require.NoError(t, err)
 		unix.Close(lowest)
-		latter, ok := d.halve(least)
+		latter, ok := d.Halve(least)
 		if ok {
 			require.Equal(t, d.fileSystem(), latter.(*linuxDir).typ.Load())
 			require.Equal(t, d.end, latter.(*linuxDir).at)
-			latter.close()
+			latter.Close()
 		}
 		again, err := unix.Dup(d.fd)
 		require.NoError(t, err)
@@ -921,21 +848,21 @@ func TestWhereADirectoryIsHalved(t *testing.T) {
 
 // A part asks for little at a time, and after each call that waits lets its worker do something else. What fails is said.
 func TestPartsThatWaitOrFail(t *testing.T) {
-	t.Cleanup(func() { getdents64 = unix.Getdents })
+	t.Cleanup(func() { sys.Getdents = unix.Getdents })
 	f, err := os.CreateTemp(t.TempDir(), "") // has a position
 	require.NoError(t, err)
 	defer f.Close()
 	for slow, calls := range map[time.Duration]int{-time.Hour: 1, time.Hour: (listingSize/2 + 24) / 24} {
 		testtree.Set(t, &knobs.SlowCall, slow)
 		d, made := &linuxDir{fdDir: fdDir{fd: int(f.Fd())}, begun: true, waits: true, end: 100}, 0
-		getdents64 = func(_ int, buf []byte) (int, error) {
+		sys.Getdents = func(_ int, buf []byte) (int, error) {
 			require.Len(t, buf, shortCall)
 			made++
 			clear(buf[:24])
 			buf[8], buf[16], buf[18], buf[19] = 1, 24, dirent.Regular, 'f'
 			return 24, nil
 		}
-		more, err := d.list(new(listing))
+		more, err := d.List(new(Listing))
 		require.NoError(t, err)
 		require.True(t, more)
 		require.Equal(t, calls, made)
@@ -952,7 +879,7 @@ func TestPartsThatWaitOrFail(t *testing.T) {
 	require.NoError(t, w.listMore(d, nil))
 	require.Equal(t, failure, w.err)
 	d.fd = int(f.Fd())
-	getdents64 = func(int, []byte) (int, error) { return -1, unix.EIO }
+	sys.Getdents = func(int, []byte) (int, error) { return -1, unix.EIO }
 	behind, err := d.isBehindEnd(dirent.Record{Off: 20})
 	require.ErrorIs(t, err, unix.EIO)
 	require.False(t, behind)
@@ -961,7 +888,7 @@ func TestPartsThatWaitOrFail(t *testing.T) {
 	require.EqualValues(t, 7, at, "the call may be made again")
 	for name, want := range map[string]bool{"x": true, "y": false} { // the third entry, and the second at position 20, is x
 		positions, made := []byte{19, 20, 20, 21}[:map[bool]int{true: 3, false: 4}[want]], 0
-		getdents64 = func(_ int, buf []byte) (int, error) {
+		sys.Getdents = func(_ int, buf []byte) (int, error) {
 			clear(buf[:24])
 			buf[8], buf[16], buf[18], buf[19] = positions[0], 24, dirent.Regular, "abxc"[made]
 			made++
@@ -978,7 +905,7 @@ func TestPartsThatWaitOrFail(t *testing.T) {
 func TestReadDirOfUnknownTypes(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "d"), 0o700))
-	d, err := openRoot(dir)
+	d, err := OpenRoot(dir)
 	require.NoError(t, err)
 	p := part{dir: d.(*linuxDir), name: &dir}
 	for _, name := range []string{"none", "d"} {
@@ -987,9 +914,9 @@ func TestReadDirOfUnknownTypes(t *testing.T) {
 	require.Len(t, p.block, 1)
 	require.True(t, p.block[0].IsDir())
 	require.ErrorIs(t, p.addRecord(dirent.Record{Name: []byte("a/b")}), fs.ErrInvalid)
-	d.close()
+	d.Close()
 	p.dir.fd = -1
-	require.ErrorIs(t, p.add(listedEntry{name: []byte("d"), typ: sys.TypeUnknown}), unix.EBADF)
+	require.ErrorIs(t, p.add(Entry{Name: []byte("d"), Type: sys.TypeUnknown}), unix.EBADF)
 }
 
 // That a file system has no reads from the page cache alone is known for a directory after one file.

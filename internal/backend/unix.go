@@ -1,6 +1,6 @@
 //go:build !fileproc_generic && (aix || darwin || dragonfly || freebsd || netbsd || openbsd || solaris || (linux && fileproc_unix))
 
-package fileproc
+package backend
 
 import (
 	"os"
@@ -15,22 +15,22 @@ type unixDir struct {
 	file *os.File // owns the descriptor
 }
 
-var _ directory = (*unixDir)(nil)
+var _ Directory = (*unixDir)(nil)
 
-func openRoot(root string) (directory, error)         { return openPath((*unixDir)(nil), root) }
-func openRootToSearch(root string) (directory, error) { return openPathToSearch((*unixDir)(nil), root) }
+func OpenRoot(root string) (Directory, error)         { return openPath((*unixDir)(nil), root) }
+func OpenRootToSearch(root string) (Directory, error) { return openPathToSearch((*unixDir)(nil), root) }
 
-func (*unixDir) newDir(fd int, name string) directory {
+func (*unixDir) newDir(fd int, name string) Directory {
 	d := &unixDir{fdDir{fd: fd}, os.NewFile(uintptr(fd), name)}
 	d.backend = d
 	return d
 }
 
-func (d *unixDir) list(l *listing) (bool, error) { return listFile(d.file, l, 0, nil) }
+func (d *unixDir) List(l *Listing) (bool, error) { return listFile(d.file, l, 0, nil) }
 
-func (d *unixDir) close() { d.file.Close() }
+func (d *unixDir) Close() { d.file.Close() }
 
 // HasTrueSize knows nothing: no system call says enough everywhere.
 func (*unixDir) HasTrueSize(sys.Stat) bool { return false }
 
-func diskOf(directory) content.Dir { return content.Dir{} }
+func DiskOf(Directory) content.Dir { return content.Dir{} }

@@ -1,12 +1,13 @@
 //go:build !fileproc_generic && (aix || darwin || dragonfly || freebsd || linux || netbsd || openbsd || solaris)
 
-package fileproc
+package backend
 
 import (
 	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/fileproc/fileproc/internal/content"
@@ -46,18 +47,18 @@ func TestReadWouldBlock(t *testing.T) {
 func TestOpenErrorOfAnotherKind(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "f"), nil, 0o644))
-	d, err := openRoot(dir)
+	d, err := OpenRoot(dir)
 	require.NoError(t, err)
-	defer d.close()
+	defer d.Close()
 	fd := d.(interface {
 		openError(names.Name, error, fs.FileMode) error
 	})
 	for _, err := range []error{unix.ENXIO, unix.ELOOP, unix.ENOENT, unix.ENOTDIR} {
-		require.ErrorIs(t, fd.openError(names.New("f"), err, 0), ErrChanged)
+		require.ErrorIs(t, fd.openError(names.New("f"), err, 0), sys.ErrChanged)
 	}
-	require.NotErrorIs(t, fd.openError(names.New("f"), unix.EIO, 0), ErrChanged)
+	require.NotErrorIs(t, fd.openError(names.New("f"), unix.EIO, 0), sys.ErrChanged)
 	err = fd.openError(names.New("f"), unix.EIO, fs.ModeDir)
-	require.ErrorIs(t, err, ErrChanged)
+	require.ErrorIs(t, err, sys.ErrChanged)
 	require.ErrorIs(t, err, unix.EIO)
 }
 
@@ -67,14 +68,14 @@ func TestFailuresOfADescriptor(t *testing.T) {
 	_, err := f.readOnce(make([]byte, 10))
 	require.Error(t, err)
 	require.EqualValues(t, 5, f.off)
-	root, err := openRoot(t.TempDir())
+	root, err := OpenRoot(t.TempDir())
 	require.NoError(t, err)
-	defer root.close()
+	defer root.Close()
 	fd, err := unix.Open(".", sys.DirFlags, 0)
 	require.NoError(t, err)
 	d := &fdDir{fd: fd}
 	defer unix.Close(fd)
-	require.NotErrorIs(t, d.openError(names.New("none"), unix.EIO, fs.ModeDir), ErrChanged)
+	require.NotErrorIs(t, d.openError(names.New("none"), unix.EIO, fs.ModeDir), sys.ErrChanged)
 }
 
 // A directory of which only the right to search is wanted may have changed since it was found, like any other.
@@ -82,22 +83,22 @@ func TestOpenToSearch(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "d"), 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "d", "f"), nil, 0o644))
-	root, err := openRoot(dir)
+	root, err := OpenRoot(dir)
 	require.NoError(t, err)
-	defer root.close()
-	d, err := root.(searchable).openDirToSearch(names.New("d"))
+	defer root.Close()
+	d, err := root.(Searchable).OpenDirToSearch(names.New("d"))
 	require.NoError(t, err)
-	defer d.close()
-	_, err = d.stat(names.New("f"))
+	defer d.Close()
+	_, err = d.Stat(names.New("f"))
 	require.NoError(t, err)
 	for _, name := range []string{"none", "f"} {
-		_, err := d.(searchable).openDirToSearch(names.New(name))
-		require.ErrorIs(t, err, ErrChanged, name)
+		_, err := d.(Searchable).OpenDirToSearch(names.New(name))
+		require.ErrorIs(t, err, sys.ErrChanged, name)
 	}
-	_, err = root.(informed).info(names.New("none"), "none")
-	require.ErrorIs(t, err, ErrChanged)
-	_, err = root.openFile(names.New("d"), "d")
-	require.ErrorIs(t, err, ErrChanged, "it is no regular file")
+	_, err = root.(Informed).Info(names.New("none"), "none")
+	require.ErrorIs(t, err, sys.ErrChanged)
+	_, err = root.OpenFile(names.New("d"), "d")
+	require.ErrorIs(t, err, sys.ErrChanged, "it is no regular file")
 	_, err = searched(nil, errBroken)
 	require.Equal(t, errBroken, err)
 	f, err := unix.Open(filepath.Join(dir, "d", "f"), unix.O_RDONLY, 0)
@@ -105,12 +106,12 @@ func TestOpenToSearch(t *testing.T) {
 	_, err = searched(root.(fdBackend).newDir(f, "f"), nil)
 	require.ErrorIs(t, err, unix.ENOTDIR)
 	require.Equal(t, unix.EBADF, unix.Fstat(f, new(unix.Stat_t)), "it is closed")
-	one, err := root.identity()
+	one, err := root.Identity()
 	require.NoError(t, err)
-	other, err := d.identity()
+	other, err := d.Identity()
 	require.NoError(t, err)
-	require.True(t, one.same(one))
-	require.False(t, one.same(other))
+	require.True(t, one.Same(one))
+	require.False(t, one.Same(other))
 }
 
 // A file that its file system always calls ready is not read again at once. Another has been waited for already.
@@ -121,7 +122,7 @@ func TestWaitReadable(t *testing.T) {
 		defer unix.Close(fd)
 	}
 	for _, sleeps := range []time.Duration{0, time.Millisecond} {
-		inBubble(t, func(t *testing.T) { // where a call of the system takes no time
+		synctest.Test(t, func(t *testing.T) { // where a call of the system takes no time
 			start := time.Now()
 			waitReadable(p[0])
 			require.Equal(t, sleeps, time.Since(start))
@@ -129,19 +130,6 @@ func TestWaitReadable(t *testing.T) {
 		_, err := unix.Write(p[1], []byte("text"))
 		require.NoError(t, err)
 	}
-}
-
-// What is interrupted at first may fail for another reason then.
-func TestInterruptBeforeAFailure(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		w := newAsideWorker(t, &world{root: folder("")})
-		errs := []error{unix.EINTR, unix.EINTR, errBroken}
-		require.Equal(t, errBroken, w.retryOnInterrupt(func() (err error) {
-			err, errs = errs[0], errs[1:]
-			return err
-		}))
-		w.retire()
-	})
 }
 
 // A read with a deadline ends without content when there is none, and with its error when there is one.

@@ -1,6 +1,6 @@
 //go:build linux && !fileproc_unix && !fileproc_generic
 
-package fileproc
+package backend
 
 import (
 	"cmp"
@@ -33,15 +33,15 @@ func (e *listedName) String() string             { return fs.FormatDirEntry(e) }
 // descriptor for the latter half of the rest. They take about a millisecond.
 const halveFrom = 4
 
-func readDir(name string) ([]fs.DirEntry, error) {
-	d, err := openRoot(name)
+func ReadDir(name string) ([]fs.DirEntry, error) {
+	d, err := OpenRoot(name)
 	for sys.IsInterrupted(err) {
-		d, err = openRoot(name)
+		d, err = OpenRoot(name)
 	}
 	if err != nil {
 		return nil, sys.PathError("open", name, err)
 	}
-	defer d.close()
+	defer d.Close()
 	p := &part{dir: d.(*linuxDir), name: &name}
 	var (
 		latter *part
@@ -56,7 +56,7 @@ func readDir(name string) ([]fs.DirEntry, error) {
 	p.list(halveFrom - 2)
 	if !p.over {
 		if latter = p.halve(); latter != nil {
-			defer latter.dir.close()
+			defer latter.dir.Close()
 			wg.Go(func() { latter.list(math.MaxInt) })
 		}
 	}
@@ -86,7 +86,7 @@ type part struct {
 
 // list lists so many buffers of the part, or fewer if the part ends.
 func (p *part) list(buffers int) {
-	l := listings.Get().(*listing)
+	l := listings.Get().(*Listing)
 	defer listings.Put(l)
 	for range buffers {
 		if p.over {
@@ -102,14 +102,14 @@ func (p *part) list(buffers int) {
 
 // listWhole lists the rest of a directory by linuxDir.list.
 func (p *part) listWhole() {
-	l := listings.Get().(*listing)
+	l := listings.Get().(*Listing)
 	defer listings.Put(l)
-	for more := true; more && p.err == nil; l.reset() {
-		more, p.err = p.dir.list(l)
+	for more := true; more && p.err == nil; l.Reset() {
+		more, p.err = p.dir.List(l)
 		if sys.IsInterrupted(p.err) {
 			more, p.err = true, nil
 		}
-		for _, e := range l.entries {
+		for _, e := range l.Entries {
 			p.err = cmp.Or(p.err, p.add(e))
 		}
 	}
@@ -120,26 +120,26 @@ func (p *part) addRecord(r dirent.Record) error {
 	if names.IsDot(r.Name) {
 		return nil
 	}
-	return p.add(listedEntry{r.Name, sys.DirentType(r.Type), r.Ino})
+	return p.add(Entry{r.Name, sys.DirentType(r.Type), r.Ino})
 }
 
 // halve returns the latter half of p, or nil if there is no gain or no descriptor.
 func (p *part) halve() *part {
 	if runtime.GOMAXPROCS(0) > 1 {
-		if d, ok := p.dir.halve(0); ok {
+		if d, ok := p.dir.Halve(0); ok {
 			return &part{dir: d.(*linuxDir), name: p.name}
 		}
 	}
 	return nil
 }
 
-func (p *part) add(l listedEntry) error {
-	if !names.Valid(l.name) {
-		return badName(l.name)
+func (p *part) add(l Entry) error {
+	if !names.Valid(l.Name) {
+		return BadName(l.Name)
 	}
-	e := listedName{p.name, p.arena.Add(l.name), l.typ}
+	e := listedName{p.name, p.arena.Add(l.Name), l.Type}
 	if e.typ == sys.TypeUnknown {
-		s, err := p.dir.stat(e.name)
+		s, err := p.dir.Stat(e.name)
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil // removed meanwhile; os.ReadDir leaves it out too
 		}

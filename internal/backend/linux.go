@@ -1,6 +1,6 @@
 //go:build linux && !fileproc_unix && !fileproc_generic
 
-package fileproc
+package backend
 
 import (
 	"bytes"
@@ -38,16 +38,16 @@ type linuxDir struct {
 }
 
 var (
-	_ directory = (*linuxDir)(nil)
-	_ divisible = (*linuxDir)(nil)
+	_ Directory = (*linuxDir)(nil)
+	_ Divisible = (*linuxDir)(nil)
 )
 
-func openRoot(root string) (directory, error) { return openPath((*linuxDir)(nil), root) }
-func openRootToSearch(root string) (directory, error) {
+func OpenRoot(root string) (Directory, error) { return openPath((*linuxDir)(nil), root) }
+func OpenRootToSearch(root string) (Directory, error) {
 	return openPathToSearch((*linuxDir)(nil), root)
 }
 
-func (*linuxDir) newDir(fd int, _ string) directory { return newLinuxDir(fd) }
+func (*linuxDir) newDir(fd int, _ string) Directory { return newLinuxDir(fd) }
 
 func newLinuxDir(fd int) *linuxDir {
 	d := &linuxDir{fdDir: fdDir{fd: fd}}
@@ -55,10 +55,10 @@ func newLinuxDir(fd int) *linuxDir {
 	return d
 }
 
-// openDir passes the type of d's file system on to the subdirectory, unless name is a mount
+// OpenDir passes the type of d's file system on to the subdirectory, unless name is a mount
 // point. If the type is not known, there is nothing to pass on, and openat does. On Android it
 // does not try: a process that calls openat2 may be killed.
-func (d *linuxDir) openDir(name names.Name) (directory, error) {
+func (d *linuxDir) OpenDir(name names.Name) (Directory, error) {
 	typ, refused := d.typ.Load(), false
 	if typ > 0 && runtime.GOOS != "android" && !knobs.NoOpenat2.Load() {
 		fd, err := sys.Openat2(d.fd, name, &unix.OpenHow{Flags: sys.DirFlags | unix.O_NOFOLLOW, Resolve: unix.RESOLVE_NO_XDEV})
@@ -69,14 +69,14 @@ func (d *linuxDir) openDir(name names.Name) (directory, error) {
 		}
 		refused = err == unix.ENOSYS || err == unix.EPERM
 	}
-	sub, err := d.fdDir.openDir(name)
+	sub, err := d.fdDir.OpenDir(name)
 	if refused && err == nil {
 		knobs.NoOpenat2.Store(true)
 	}
 	return sub, err
 }
 
-func (d *linuxDir) list(l *listing) (bool, error) {
+func (d *linuxDir) List(l *Listing) (bool, error) {
 	if d.whole != nil {
 		more, err := d.whole.list(d, l)
 		if !more && !sys.IsInterrupted(err) {
@@ -99,19 +99,19 @@ func (d *linuxDir) list(l *listing) (bool, error) {
 		d.waits = d.waits || took > 10*knobs.SlowCall
 		switch {
 		case sys.IsInterrupted(err) && first:
-			l.reset()
+			l.Reset()
 			return false, d.beginAgain(err)
-		case sys.IsInterrupted(err) && len(l.entries) > 0: // the next call of list goes on
+		case sys.IsInterrupted(err) && len(l.Entries) > 0: // the next call of list goes on
 			return true, nil
 		case err != nil:
 			return false, err
 		}
 		if first && len(buf) < listingSize { // the second call
 			first = false
-			several := n > 0 || len(l.entries) > oneAnswer || listingSize-len(buf) > shortCall-maxRecord
+			several := n > 0 || len(l.Entries) > oneAnswer || listingSize-len(buf) > shortCall-maxRecord
 			if several && d.losesPosition() {
 				d.whole = new(wholeListing) // which begins again
-				l.reset()
+				l.Reset()
 				return true, nil
 			}
 		}
@@ -143,17 +143,10 @@ func (d *linuxDir) rewind() error {
 	return nil
 }
 
-// Tests replace these by functions of a file system of their own.
-var (
-	getdents64 = unix.Getdents
-	fstatfs    = unix.Fstatfs
-	statx      = unix.Statx
-)
-
 // getdents calls add for each record of the next getdents64 until add fails or the listing
 // ends. It returns how many bytes of buf the records take, and 0 at the end.
 func (d *linuxDir) getdents(buf []byte, add func(dirent.Record) error) (int, error) {
-	n, err := sys.IgnoringEINTR(func() (int, error) { return getdents64(d.fd, buf) })
+	n, err := sys.IgnoringEINTR(func() (int, error) { return sys.Getdents(d.fd, buf) })
 	for first, records := true, buf[:max(n, 0)]; len(records) > 0; first = false {
 		var r dirent.Record
 		if r, records, err = dirent.Next(records); err != nil {
@@ -214,7 +207,7 @@ func (d *linuxDir) losesPosition() bool {
 func (d *linuxDir) times() (times [2]time.Time) {
 	var st unix.Statx_t
 	_, err := sys.IgnoringEINTR(func() (int, error) {
-		return 0, statx(d.fd, "", unix.AT_EMPTY_PATH|unix.AT_STATX_FORCE_SYNC, unix.STATX_MTIME|unix.STATX_CTIME, &st)
+		return 0, sys.Statx(d.fd, "", unix.AT_EMPTY_PATH|unix.AT_STATX_FORCE_SYNC, unix.STATX_MTIME|unix.STATX_CTIME, &st)
 	})
 	if err == nil {
 		times = [2]time.Time{sys.TimeOfStatx(st.Mtime), sys.TimeOfStatx(st.Ctime)}
@@ -233,7 +226,7 @@ func (d *linuxDir) fileSystem() int64 {
 		return typ
 	}
 	var st unix.Statfs_t
-	_, err := sys.IgnoringEINTR(func() (int, error) { return 0, fstatfs(d.fd, &st) })
+	_, err := sys.IgnoringEINTR(func() (int, error) { return 0, sys.Fstatfs(d.fd, &st) })
 	typ := int64(uint32(st.Type)) // 32 bits, signed on some platforms
 	if err != nil {
 		typ = unknownFileSystem
@@ -261,12 +254,12 @@ func (d *linuxDir) HasTrueSize(s sys.Stat) bool {
 	return s.Device == device
 }
 
-func (d *linuxDir) close() { unix.Close(d.fd) }
+func (d *linuxDir) Close() { unix.Close(d.fd) }
 
-// diskOf says how several files of d can be read together. On FUSE, reads through an
+// DiskOf says how several files of d can be read together. On FUSE, reads through an
 // io_uring return wrong content without an error (Linux 6.18, direct I/O). On overlayfs, a
 // thread of the kernel makes each such read, so that the disk gets them one by one.
-func diskOf(d directory) content.Dir {
+func DiskOf(d Directory) content.Dir {
 	dir, ok := d.(*linuxDir)
 	if !ok {
 		return content.Dir{}
@@ -280,9 +273,9 @@ func diskOf(d directory) content.Dir {
 	return content.Dir{}
 }
 
-// halve is that of divisible. The file system must allow a seek to any position, also to one that
+// Halve is that of divisible. The file system must allow a seek to any position, also to one that
 // it has not given, must keep the positions of entries, and must list entries in their order.
-func (d *linuxDir) halve(least int64) (directory, bool) {
+func (d *linuxDir) Halve(least int64) (Directory, bool) {
 	var (
 		st   unix.Stat_t
 		last = int64(math.MaxInt64)

@@ -1,6 +1,6 @@
 //go:build !fileproc_generic && (aix || darwin || dragonfly || freebsd || linux || netbsd || openbsd || solaris)
 
-package fileproc
+package backend
 
 import (
 	"errors"
@@ -31,17 +31,17 @@ type fdDir struct {
 // An fdBackend is what differs between directories that are descriptors.
 type fdBackend interface {
 	// newDir returns a directory of the same backend for an open descriptor.
-	newDir(fd int, name string) directory
+	newDir(fd int, name string) Directory
 	// HasTrueSize is that of content.Sized, for the files of the directory.
 	HasTrueSize(s sys.Stat) bool
 }
 
 // openPath opens root with b, which need not be open.
-func openPath(b fdBackend, root string) (directory, error) {
+func openPath(b fdBackend, root string) (Directory, error) {
 	return openPathWith(b, sys.DirFlags, root)
 }
 
-func openPathToSearch(b fdBackend, root string) (directory, error) {
+func openPathToSearch(b fdBackend, root string) (Directory, error) {
 	d, err := openPath(b, root)
 	if errors.Is(err, fs.ErrPermission) {
 		d, err = searched(openPathWith(b, sys.SearchFlags, root))
@@ -51,17 +51,17 @@ func openPathToSearch(b fdBackend, root string) (directory, error) {
 
 // searched returns d, which was opened with sys.SearchFlags, if d may be searched. The
 // open alone does not show that: on Linux it uses O_PATH, which needs no right at all.
-func searched(d directory, err error) (directory, error) {
+func searched(d Directory, err error) (Directory, error) {
 	if err == nil {
-		if _, err = d.stat(names.Dot); err != nil {
-			d.close()
+		if _, err = d.Stat(names.Dot); err != nil {
+			d.Close()
 			return nil, err
 		}
 	}
 	return d, err
 }
 
-func openPathWith(b fdBackend, flags int, root string) (directory, error) {
+func openPathWith(b fdBackend, flags int, root string) (Directory, error) {
 	fd, err := sys.IgnoringEINTR(func() (int, error) { return unix.Open(root, flags, 0) })
 	if err != nil {
 		return nil, &sys.Error{Op: "open", Err: err}
@@ -69,10 +69,10 @@ func openPathWith(b fdBackend, flags int, root string) (directory, error) {
 	return b.newDir(fd, root), nil
 }
 
-// number returns the descriptor, which was the lowest that was free.
-func (d *fdDir) number() int { return d.fd }
+// Number returns the descriptor, which was the lowest that was free.
+func (d *fdDir) Number() int { return d.fd }
 
-func (d *fdDir) openDir(name names.Name) (directory, error) {
+func (d *fdDir) OpenDir(name names.Name) (Directory, error) {
 	fd, err := sys.Openat(d.fd, name, sys.DirFlags|unix.O_NOFOLLOW)
 	if err != nil {
 		return nil, d.openError(name, err, fs.ModeDir)
@@ -80,7 +80,7 @@ func (d *fdDir) openDir(name names.Name) (directory, error) {
 	return d.backend.newDir(fd, name.String()), nil
 }
 
-func (d *fdDir) openDirToSearch(name names.Name) (directory, error) {
+func (d *fdDir) OpenDirToSearch(name names.Name) (Directory, error) {
 	fd, err := sys.Openat(d.fd, name, sys.SearchFlags|unix.O_NOFOLLOW)
 	if err != nil {
 		return nil, d.openError(name, err, fs.ModeDir)
@@ -88,7 +88,7 @@ func (d *fdDir) openDirToSearch(name names.Name) (directory, error) {
 	return searched(d.backend.newDir(fd, name.String()), nil)
 }
 
-func (d *fdDir) open(name names.Name, spare content.File) (content.File, error) {
+func (d *fdDir) Open(name names.Name, spare content.File) (content.File, error) {
 	fd, err := sys.Openat(d.fd, name, sys.FileFlags)
 	if err != nil {
 		return nil, d.openError(name, err, 0)
@@ -101,7 +101,7 @@ func (d *fdDir) open(name names.Name, spare content.File) (content.File, error) 
 	return f, nil
 }
 
-// openError marks the error of an open as ErrChanged if the name is no longer what was
+// openError marks the error of an open as sys.ErrChanged if the name is no longer what was
 // listed. For a link, a socket or a file in a directory's place, the error differs by
 // system, so openError stats the name unless the error is clear.
 func (d *fdDir) openError(name names.Name, err error, listed fs.FileMode) error {
@@ -110,16 +110,16 @@ func (d *fdDir) openError(name names.Name, err error, listed fs.FileMode) error 
 		err = sys.Changed{Err: err}
 	case sys.IsScarce(err) || sys.MayPass(err):
 	default:
-		if s, e := d.stat(name); e == nil && s.Mode.Type() != listed {
+		if s, e := d.Stat(name); e == nil && s.Mode.Type() != listed {
 			err = sys.Changed{Err: err}
 		}
 	}
 	return &sys.Error{Op: "openat", Err: err}
 }
 
-func (d *fdDir) stat(name names.Name) (sys.Stat, error) { return sys.StatAt(d.fd, name) }
+func (d *fdDir) Stat(name names.Name) (sys.Stat, error) { return sys.StatAt(d.fd, name) }
 
-func (d *fdDir) openFile(name names.Name, path string) (*os.File, error) {
+func (d *fdDir) OpenFile(name names.Name, path string) (*os.File, error) {
 	fd, err := sys.Openat(d.fd, name, sys.FileFlags)
 	if err != nil {
 		return nil, d.openError(name, err, 0)
@@ -140,10 +140,10 @@ func (d *fdDir) openFile(name names.Name, path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// info is that of informed. It needs no right to read the entry where the system has
+// Info is that of Informed. It needs no right to read the entry where the system has
 // sys.PathFlags. Elsewhere it looks up regular files alone: the open of a device may have
 // an effect.
-func (d *fdDir) info(name names.Name, as string) (fs.FileInfo, error) {
+func (d *fdDir) Info(name names.Name, as string) (fs.FileInfo, error) {
 	var f *os.File
 	if sys.PathFlags != 0 {
 		fd, err := sys.Openat(d.fd, name, sys.PathFlags)
@@ -152,12 +152,12 @@ func (d *fdDir) info(name names.Name, as string) (fs.FileInfo, error) {
 		}
 		f = os.NewFile(uintptr(fd), as)
 	} else {
-		s, err := d.stat(name)
+		s, err := d.Stat(name)
 		if err == nil {
 			err = sys.CheckRegular("fstatat", s.Mode)
 		}
 		if err == nil {
-			f, err = d.openFile(name, as)
+			f, err = d.OpenFile(name, as)
 		}
 		if err != nil {
 			return nil, err
@@ -167,7 +167,7 @@ func (d *fdDir) info(name names.Name, as string) (fs.FileInfo, error) {
 	return f.Stat()
 }
 
-func (d *fdDir) readLink(name names.Name) (string, error) {
+func (d *fdDir) ReadLink(name names.Name) (string, error) {
 	text, err := sys.ReadLinkAt(d.fd, name)
 	if err == unix.ENOENT || err == unix.EINVAL {
 		err = sys.Changed{Err: err}
@@ -178,9 +178,9 @@ func (d *fdDir) readLink(name names.Name) (string, error) {
 	return text, nil
 }
 
-func (d *fdDir) xattrs() (map[string][]byte, error) { return sys.Xattrs(d.fd) }
+func (d *fdDir) Xattrs() (map[string][]byte, error) { return sys.Xattrs(d.fd) }
 
-func (d *fdDir) replace(name names.Name, content []byte, check replace.Check) (sys.Stat, error) {
+func (d *fdDir) Replace(name names.Name, content []byte, check replace.Check) (sys.Stat, error) {
 	old, err := sys.Openat(d.fd, name, sys.FileFlags)
 	if err != nil {
 		return sys.Stat{}, d.openError(name, err, 0)
@@ -193,8 +193,8 @@ func (d *fdDir) replace(name names.Name, content []byte, check replace.Check) (s
 	return p.Commit(d.fd)
 }
 
-func (d *fdDir) clean(name names.Name) error {
-	s, err := d.stat(name)
+func (d *fdDir) Clean(name names.Name) error {
+	s, err := d.Stat(name)
 	if err == nil && replace.IsStale(s) {
 		err = replace.Remove(d.fd, name)
 	}
@@ -232,9 +232,9 @@ func (d *fdDir) ModeAt(name string, isLink bool) (fs.FileMode, error) {
 	return sys.ModeAt(d.fd, name, isLink)
 }
 
-func (d *fdDir) gitAt(string) (gitrepo.At, error) { return d, nil }
+func (d *fdDir) GitAt(string) (gitrepo.At, error) { return d, nil }
 
-func (d *fdDir) identity() (identity, error) {
+func (d *fdDir) Identity() (Identity, error) {
 	s, err := sys.Fstat(d.fd)
 	if err != nil {
 		return nil, err
@@ -244,9 +244,9 @@ func (d *fdDir) identity() (identity, error) {
 
 type inodeID struct{ device, number uint64 }
 
-func (i inodeID) same(other identity) bool { return i == other }
+func (i inodeID) Same(other Identity) bool { return i == other }
 
-func (i inodeID) inode() (device, inode uint64) { return i.device, i.number }
+func (i inodeID) Inode() (device, inode uint64) { return i.device, i.number }
 
 // fdFile is an open file.
 type fdFile struct {
