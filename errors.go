@@ -47,7 +47,7 @@ type FailureKind int
 
 const (
 	FailedRoot FailureKind = iota // root could not be opened, or not listed to its end
-	FailedDir                     // a directory below root, for these reasons, or its metadata could not be fetched
+	FailedDir                     // a directory below root could not be opened or not listed to its end, or its metadata could not be fetched
 	FailedFile                    // a file could not be opened or read, or an entry's name is invalid or its type unknown
 	FailedFunc                    // fn returned an error
 )

@@ -96,7 +96,7 @@ func (f *File) entry() names.Name {
 
 // LinkTarget returns the path without symbolic links if Rel goes through a link, and ""
 // otherwise. The path has the form of [File.Path] if it lies below root; else it is
-// absolute. LinkTarget looks nothing up, so root itself may be a link.
+// absolute. LinkTarget does not resolve root's own path, which may have links.
 func (f *File) LinkTarget() string { return linkTarget(f.node, f.name.String()) }
 
 // Data returns the content that was read. The slice must not be used after fn
@@ -145,9 +145,9 @@ func (f *File) Stat() (Stat, error) {
 
 // Info returns the metadata as an fs.FileInfo, which may be kept. It looks the file up
 // again, on Linux with three system calls. If the metadata is still what Stat returns, the
-// result is one of package os, for [os.SameFile] and with a Sys. If the file has changed,
-// with [Options.FS], and on Unix systems other than Linux for files that are not regular,
-// the result has what Stat returns, and no Sys.
+// result is one of package os, with a Sys, and serves [os.SameFile]. In three cases the
+// result has what Stat returns, and no Sys: if the file has changed, with [Options.FS],
+// and if the file is not regular on a Unix system other than Linux.
 func (f *File) Info() (fs.FileInfo, error) {
 	if info := f.osInfo(); info != nil {
 		return info, nil
@@ -286,11 +286,11 @@ func (f *File) restat() (Stat, error) {
 // directory that was listed, and returns false if the file was removed, replaced or
 // written to.
 //
-// It compares metadata as [File.Reader] does: those that [Options.Stat] fetched with the
-// content, or that Stat has returned before the content was read. If there are none,
+// It compares the metadata that [File.Reader] compares, if they are known: with
+// [Options.Stat], or if Stat has returned them before the content was read. Otherwise
 // Unchanged reads the file again and compares the content with Data, or without Data
-// accepts any regular file of that name. Metadata do not show two writes between two ticks
-// of the file system's clock, and in an [fs.FS] they may be no more than a size.
+// accepts any regular file of that name. Metadata do not show two writes between two
+// ticks of the file system's clock, and in an [fs.FS] they may be no more than a size.
 func (f *File) Unchanged() (bool, error) {
 	if f.w.run.cfg == nil { // it is of NewFile
 		return true, nil
@@ -375,11 +375,11 @@ func (f *File) hasContent(now replace.Old) (bool, error) {
 }
 
 // Xattrs returns the extended attributes of a regular file or a directory by name, such as
-// "user.mime_type", nil if there are none. It opens the file as [File.Open] does. If it
-// finds other metadata than those of the file that was read, as far as they are known, the
-// error is [ErrChanged]. The error is errors.ErrUnsupported for other types, with
-// Options.FS, on a file system without extended attributes, and on systems other than
-// Linux, macOS, FreeBSD and NetBSD.
+// "user.mime_type", or nil if there are none. It opens the file as [File.Open] does. If
+// the metadata is known and has changed since the file was read, the error is
+// [ErrChanged]. The error is errors.ErrUnsupported for other types, with Options.FS, on a
+// file system without extended attributes, and on systems other than Linux, macOS, FreeBSD
+// and NetBSD.
 func (f *File) Xattrs() (all map[string][]byte, err error) {
 	err = f.w.withDir(f.node, func(d backend.Directory) error {
 		switch f.typ {
@@ -471,12 +471,13 @@ func (f *File) Open() (*os.File, error) {
 // file is open.
 //
 // If Data is not the whole file, the first read behind Data opens the file again, as
-// [File.Open] does. The file is closed at its end or when the callback returns. If it is
-// another file, or its metadata show a change, the read fails with [ErrChanged]. The read
-// compares the device, the inode, the size and the times of change, as far as the system
-// has them. Without Data, as with [NoRead] and in [Options.Select], it accepts any regular
-// file of that name. Report.Bytes counts what is read behind Data. If root leads to a FIFO
-// or a device, Reader returns Data and then what nobody has read of it yet.
+// [File.Open] does. The file is closed at its end or when the callback returns. If the
+// name now leads to another file, or the metadata show a change, the read fails with
+// [ErrChanged]. The read compares the device, the inode, the size and the times of change,
+// as far as the system has them. Without Data, as with [NoRead] and in [Options.Select],
+// it accepts any regular file of that name. Report.Bytes counts what is read behind Data.
+// If root leads to a FIFO or a device, Reader returns Data and then what nobody has read
+// of it yet.
 func (f *File) Reader() io.Reader {
 	f.w.endReading()
 	c := &f.content
@@ -679,9 +680,9 @@ func (e Entry) Stat() (Stat, error) {
 	return Stat(sys.StatOfInfo(info)), nil
 }
 
-// Info looks up Path and returns an fs.FileInfo of package os. If [Options.Stat] is set and
-// Path now has other metadata, or with Options.FS, the result has what Stat returns, and no
-// Sys.
+// Info looks up Path and returns an fs.FileInfo of package os. In two cases the result has
+// what Stat returns, and no Sys: with Options.FS, and if [Options.Stat] is set and Path now
+// has other metadata.
 func (e Entry) Info() (fs.FileInfo, error) {
 	inFS := e.node != nil && e.node.tree.paths.fsys != nil // StatOfStored may change the type that an FS gives
 	if e.stat != nil && !inFS {

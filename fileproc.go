@@ -17,13 +17,13 @@
 //
 // # Guarantees
 //
-// Every regular file that exists unchanged during the whole run is delivered
-// exactly once, with exactly its bytes. (A name that a listing has twice, which
-// only a broken file system gives, comes twice. A file that is renamed meanwhile may
-// come under both names, or under neither.) Entries that cannot be read are
-// failures, entries that are left out are counted in [Report], and nothing else
-// is missing. When a call returns, or a loop over Stream or Walk ends in any
-// way, no goroutine and no descriptor of the run is left.
+// Every regular file that exists unchanged during the whole run is delivered exactly
+// once, with exactly its bytes. (A name comes twice if the listing of a broken file
+// system has it twice. A file that is renamed meanwhile may come under both names, or
+// under neither.) Entries that cannot be read are failures, entries that are left out
+// are counted in [Report], and nothing else is missing. When a call returns, or a loop
+// over Stream or Walk ends in any way, no goroutine and no descriptor of the run is
+// left.
 //
 // Symbolic links below root are not followed unless [Options.Symlinks] says so.
 // A link that replaces a directory during the run is never followed: every open

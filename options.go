@@ -104,11 +104,11 @@ type Options struct {
 	// a symbolic link of that name does not. A file that cannot be read is a failure
 	// of its own. Entries are kept in memory until their directory's listing ends.
 	//
-	// An element with a slash, such as ".git/info/exclude", is the path of one
-	// file that applies in all of root. The path is absolute or relative to root, and
-	// need not exist. The patterns in the file are relative to root or, if the path
-	// begins with "../", to the directory that its leading "../"s lead to: two levels
-	// up for "../.././../rules".
+	// An element with a slash, such as ".git/info/exclude", is the path of one file
+	// that applies in all of root. The path is absolute or relative to root, and need
+	// not exist. The patterns in the file are relative to root. If the path begins
+	// with one "../" or several, they are relative to the directory to which these
+	// lead: two levels up for "../../rules".
 	//
 	// A directory's files take precedence over those of its parents, and all of these
 	// over files named by path. Among equals, later elements take precedence.
@@ -300,11 +300,11 @@ type Options struct {
 	//
 	// Roots, if not empty, are processed in one run in place of root, as by a tool that gets
 	// [flag.Args]. Each is what root may be, and the other options apply to each as they would
-	// to root. [File.Root] says which one has a file. A root that is given twice is processed
-	// twice. One that fails does not end the run, which is also so for a file that
-	// [Options.IgnoreFiles] names by its path. With [Options.Ordered], results come in the order
-	// of Roots. Roots cannot be combined with Files, whose paths are relative to one root, nor
-	// with package incremental.
+	// to root. [File.Root] says which of them led to a file. A root that is given twice is
+	// processed twice. A root that fails does not end the run, nor does an unreadable file
+	// that [Options.IgnoreFiles] names by its path. With [Options.Ordered], results come in
+	// the order of Roots. Roots cannot be combined with Files, whose paths are relative to one
+	// root, nor with package incremental.
 	Roots []string
 
 	// Files, if not nil, gives the paths of the files to process, relative to root

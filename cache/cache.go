@@ -30,10 +30,10 @@
 //
 // # The bounds
 //
-// Entries take at most [Options.MaxBytes] at each moment: room is made before an
-// entry is added. An entry counts as the memory of its content, which Go's allocator
-// rounds up, its name and 512 bytes, and 256 more if its metadata has a Sys. Listings
-// and metadata have a bound of their own. Files do not count while they are read, and
+// Entries take at most [Options.MaxBytes] at each moment: room is made before an entry
+// is added. An entry counts as the sum of its content's memory, which Go's allocator
+// rounds up, its name, and 512 bytes, or 768 if its metadata has a Sys. Listings and
+// metadata have a bound of their own. Files do not count while they are read, and
 // neither does memory that open files and slices hold after the entry was evicted.
 //
 // Reads are bounded too, whatever the metadata says: a file that goes on beyond
@@ -41,10 +41,10 @@
 // and [Results] read such a file whole. This read takes the size of the file in memory, and
 // never returns for a file without an end.
 //
-// The entries are divided among [Options.Shards], each with a mutex and its part of
-// the bounds. Policies hold within a shard; with one shard they are exact. An
-// eviction by LRU, LFU or Hybrid takes constant time; a TTL adds the logarithm of the
-// number of entries that have one.
+// The entries are divided among [Options.Shards], each with a mutex and its part of the
+// bounds. Policies hold within a shard; with one shard they are exact. An eviction by
+// LRU, LFU or Hybrid takes constant time. If entries have a TTL, the time also grows
+// with the logarithm of their number.
 //
 // Entries that have expired are not served. Their memory is freed when the key is
 // asked for, by insertions, and by Stats.
@@ -66,8 +66,9 @@
 //
 // # Writes
 //
-// [FS.WriteFile] and [FS.Remove] write to the [Store]. The table says what
-// holds when WriteFile has returned. Where the store decides, a read gives what it now has:
+// [FS.WriteFile] and [FS.Remove] write to the [Store]. The table says what holds when
+// WriteFile has returned nil or an error. Where it says that the store decides, a read
+// gives what the store then has:
 //
 //	mode           nil                                         an error
 //	WriteThrough   the store has it; it may be cached          the store decides; nothing is cached

@@ -275,10 +275,10 @@ func (c *FS) SaveSnapshot(name string) error {
 // contents differ must differ in size, times or mode too. The Sys method of the files'
 // metadata returns nil.
 //
-// For damage, a missing part or another version, the error wraps ErrSnapshot. Files that
-// were loaded before that are right and stay cached. If there is no file, the error wraps
-// fs.ErrNotExist. The checksums show damage, not forgery: keep a snapshot where only those
-// can write who may also change the files.
+// For damage, a missing part or another version, the error wraps ErrSnapshot. The files
+// that were loaded until then are right, and stay cached. If there is no file, the error
+// wraps fs.ErrNotExist. The checksums show damage, but not forgery. So keep a snapshot
+// where only those can write who may also change the files.
 func (c *FS) LoadSnapshot(name string) (loaded int, err error) {
 	f, err := os.Open(name)
 	if err != nil {

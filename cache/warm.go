@@ -68,9 +68,9 @@ const (
 // cached if a load would cache it, with the same proof.
 //
 // Warm evicts nothing, unless Evict is set. Files that Warm has cached and nobody has used are
-// evicted before files that were used, the last ones read first. With names from Files, Warm
-// reads groups of names one after the other: the first has 64 names, each further group has
-// twice as many as the group before, up to 4,096.
+// evicted before files that were used. Of these, the ones that Warm read last go first. With
+// names from Files, Warm reads groups of names one after the other: the first has 64 names,
+// each further group has twice as many as the group before, up to 4,096.
 //
 // Listing skips links; names in Files may be links. The error joins the first 100
 // failures. A missing file is not a failure, and neither is one that does not fit. When

@@ -54,8 +54,8 @@ type Options[T any] struct {
 	// With opts.Files, Deleted is called for the named files, and the files below the named
 	// directories, that no longer exist. Such a path is then not a failure. A missing path
 	// that the cache file does not know is a failure that wraps fs.ErrNotExist. A file
-	// behind a link counts as existing if the last run without Files that was saved would
-	// reach it now, with the Symlinks of that run.
+	// behind a link counts as existing if a run without Files would reach it now, with the
+	// Symlinks of the last such run that was saved.
 	Deleted func(rel string)
 }
 

@@ -141,12 +141,12 @@ func New[T any](root string, inc incremental.Options[T], opts fileproc.Options, 
 // earlier process saved them, and the deletions since then. Then it yields each change.
 //
 // Changes yields failures as fileproc.Stream does, or passes them to Options.OnError, and the
-// loop goes on. The loop ends when ctx does, with context.Cause(ctx), when OnError returns an
-// error, when fn returns fs.SkipAll, and for invalid options. The loop saves the cache file at
-// its end, and 30 seconds after a change. If saving fails, the error wraps
-// incremental.ErrNotSaved, and the loop goes on and tries again 30 seconds later. While another
-// process holds the cache file's lock, the loop delivers changes as always; at its end it waits
-// a second for the lock. The next loop processes again what was not saved.
+// loop goes on. The loop ends when ctx does (the error is context.Cause(ctx)), when OnError
+// returns an error, when fn returns fs.SkipAll, and at once if the options are invalid. The
+// loop saves the cache file at its end, and 30 seconds after a change. If saving fails, the
+// error wraps incremental.ErrNotSaved, and the loop goes on and tries again 30 seconds later.
+// While another process holds the cache file's lock, the loop delivers changes as always; at
+// its end it waits a second for the lock. The next loop processes again what was not saved.
 //
 // Each burst is a run: with Options.Ordered, its results come in order, and its deletions after
 // them. When the loop body gets a Change with Settled, Options.Report is that of the last run.
@@ -190,9 +190,9 @@ func (w *Watcher[T]) hasEnded() bool {
 }
 
 // Sync waits until the loop body has taken all changes that were made before the call of Sync,
-// and has come back for more. Sync does not wait for the quiet time. It waits for a loop that
-// has not begun. It fails when ctx or the loop ends, or if the loop has ended. Do not call it
-// in the loop body, where it would wait for ever.
+// and has come back for more. Sync does not wait for the quiet time. If no loop has begun,
+// Sync waits for one. It fails when ctx or the loop ends, or if the loop has ended. Do not
+// call it in the loop body, where it would wait for ever.
 func (w *Watcher[T]) Sync(ctx context.Context) error {
 	w.mu.Lock()
 	ended := w.ended
