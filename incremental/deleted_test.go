@@ -313,7 +313,7 @@ func TestGoneGitIgnore(t *testing.T) {
 			require.NoError(t, os.RemoveAll(filepath.Join(root, rel)))
 		}
 		p.opts.GitIgnore = true
-		require.True(t, testtree.Make(t, root, ".gitignore=*.log\n!k.log\n", "sub/.gitignore=*.o\n", "sub/.git=gitdir: x\n", "sub2/.git/HEAD=x", "sub2/.git/objects/", "sub2/.git/refs/"))
+		require.True(t, testtree.Make(t, root, ".gitignore=*.log\n!k.log\n", "sub/.gitignore=*.o\n", "sub/.git=gitdir: ../sub2/.git\n", "sub2/.git/HEAD=x", "sub2/.git/objects/", "sub2/.git/refs/"))
 		p.run()
 		require.Equal(t, want, p.gone)
 	}
