@@ -62,7 +62,8 @@ type config struct {
 	allTypes   bool // also pass to fn what is no regular file
 	statFirst  bool // fetch the metadata before the content, for hooks.Unchanged
 	noURing    bool
-	download   bool // also read files that are stored remotely
+	onReplace  func(worker int, content []byte) // see plumbing.Hooks
+	download   bool                             // also read files that are stored remotely
 
 	workers int
 	// mayGrow says that more files than workers may wait for an open or a read.

@@ -75,6 +75,9 @@ func (f *File) replaceIn(d backend.Directory, content []byte) error {
 			return err
 		}
 		f.content.Stat, f.content.HasStat, f.lateStat = s, true, false
+		if on := f.w.run.cfg.onReplace; on != nil {
+			on(f.Worker(), content)
+		}
 		if !f.replaced {
 			f.replaced = true
 			f.w.counts.replaced++

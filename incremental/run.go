@@ -69,7 +69,10 @@ type workerState[T any] struct {
 	isOwnDir bool              // whether the cache file is in that directory
 	buf      []byte
 	recent   []*recent // go to Session.recent when all workers are done
-	_        [64]byte  // workers do not share cache lines
+	written  *written  // by the call of fn, nil if it has not replaced the file
+	// isWritten says that the next call of keep is for a file that fn has replaced.
+	isWritten bool
+	_         [64]byte // workers do not share cache lines
 }
 
 // addRecent adds e with a copy of its result, which may be in w.buf.
@@ -184,6 +187,7 @@ func (r *run[T]) prepare(opts *fileproc.Options) {
 		}
 	}
 	hooks.OnBinary = r.onBinary
+	hooks.OnReplace = r.onReplace
 	r.gone = deletions{root: r.root, opts: &r.opts, store: r.store, tell: inc.Deleted}
 	if opts.Files != nil && inc.Deleted != nil {
 		r.gone.given = given{}
@@ -338,7 +342,7 @@ func (r *run[T]) visit(f *fileproc.File) (T, error) {
 		return r.taken(w, f)
 	}
 	c := r.call(w, f, id)
-	if c.isLast() || v == verdictCallOnly || r.keep(f, &c.rec) != kept {
+	if c.isLast() || c.verdictAfter(v) == verdictCallOnly || r.keep(f, &c.rec) != kept {
 		r.note(w, f)
 	}
 	return c.value, c.err
@@ -363,6 +367,32 @@ type called[T any] struct {
 	err   error
 	rec   cachefile.Record // to keep
 	held  any              // recent.value
+	// written is what fn has written, if it has replaced the file, and keeps says whether the outcome for that can be kept.
+	written *written
+	keeps   bool
+}
+
+// verdictAfter returns v, the verdict about what fn got, or, if fn has replaced the file, one about that.
+func (c *called[T]) verdictAfter(v verdict) verdict {
+	switch {
+	case c.written == nil:
+		return v
+	case c.keeps:
+		return verdictCall
+	}
+	return verdictCallOnly
+}
+
+// A written is content that fn has given the file.
+type written struct {
+	size int64
+	sum  [16]byte
+}
+
+// onReplace is plumbing.Hooks.OnReplace.
+func (r *run[T]) onReplace(worker int, content []byte) {
+	sum := sha256.Sum256(content)
+	r.workers[worker].written = &written{int64(len(content)), [16]byte(sum[:16])}
 }
 
 // isLast reports whether fn has ended the run, which keeps nothing of the file.
@@ -383,6 +413,11 @@ func (r *run[T]) call(w *workerState[T], f *fileproc.File, id cachefile.Identity
 		c.rec.Outcome = cachefile.OutcomeSkipped
 	default:
 		c.held, c.rec.Outcome = c.err.Error(), outcomeFailed
+	}
+	if c.written = w.written; c.written != nil {
+		c.rec.ID, c.keeps = r.lookAfter(f, c.written)
+		w.isWritten = c.keeps && !c.isLast() // then keep comes next
+		w.written = nil
 	}
 	return c
 }
@@ -423,6 +458,18 @@ func (r *run[T]) look(f *fileproc.File) (cachefile.Identity, bool) {
 	return id, true
 }
 
+// lookAfter is look for a file that fn has replaced.
+func (r *run[T]) lookAfter(f *fileproc.File, new *written) (id cachefile.Identity, keeps bool) {
+	if s, err := f.Stat(); r.asks && err == nil && r.trust.of(s, f) {
+		return identityOf(s)
+	}
+	if n := r.opts.ReadSize; n == fileproc.NoRead || r.inc.Compare == CompareMetadata || n > 0 && new.size > int64(n) {
+		return id, false
+	}
+	id.Size, id.Content = new.size, new.sum
+	return id, true
+}
+
 // A keeping says what keep did.
 type keeping int
 
@@ -436,6 +483,9 @@ const (
 // keep adds rec, the outcome for f, to the records to save, unless f may have changed
 // since it was looked at. It may set the time of birth in rec.
 func (r *run[T]) keep(f *fileproc.File, rec *cachefile.Record) keeping {
+	w := &r.workers[f.Worker()]
+	isWritten := w.isWritten
+	w.isWritten = false
 	if rec.ID.Content == noContent {
 		s, err := core.Restat(f)
 		if err != nil {
@@ -448,8 +498,8 @@ func (r *run[T]) keep(f *fileproc.File, rec *cachefile.Record) keeping {
 		if after != rec.ID {
 			return hasChanged
 		}
-		if !r.isSettled(after) {
-			return notKept
+		if !r.isSettled(after) && !(isWritten && r.trust.isFine(s, f)) {
+			return notKept // for a new file, f.Stat was the look after which each change shows
 		}
 	}
 	if rec.Outcome >= outcomeFailed {

@@ -349,12 +349,15 @@ func (s *Session[T]) visit(f *fileproc.File) (it item[T], err error) {
 	} else {
 		c := r.call(w, f, id)
 		it.value, err = c.value, c.err
+		if c.written != nil {
+			sum = &c.written.sum
+		}
 		if it.called = !e.isRepeated(c.rec, c.held); !it.called && c.rec.Outcome == outcomeFailed {
 			err = errStillFails
 		}
 		switch {
 		case c.isLast():
-		case v == verdictCallOnly:
+		case c.verdictAfter(v) == verdictCallOnly:
 			s.remember(w, c.rec, nil, c.held)
 			r.note(w, f)
 		case !s.keep(w, f, c.rec, sum, c.held):

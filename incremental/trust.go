@@ -14,6 +14,7 @@ type trust struct {
 	root    bool          // whether it does on the device of root
 	others  sync.Map      // by device: whether it does there
 	last    atomic.Uint64 // a device on which it does, plus 1
+	fine    sync.Map      // by device: whether even the next change shows
 }
 
 // of reports whether metadata shows every change of f, which has the metadata s.
@@ -44,5 +45,20 @@ func (t *trust) of(s fileproc.Stat, f *fileproc.File) bool {
 	if yes {
 		t.last.Store(s.Device + 1)
 	}
+	return yes
+}
+
+// isFine reports whether each change of f that comes after a look at its metadata s shows, also at once.
+func (t *trust) isFine(s fileproc.Stat, f *fileproc.File) bool {
+	if yes, ok := t.fine.Load(s.Device); ok {
+		return yes.(bool)
+	}
+	file, err := f.Open()
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	yes := fsinfo.HasFineTimes(file)
+	t.fine.Store(s.Device, yes)
 	return yes
 }

@@ -25,7 +25,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A follower is a loop over a tree of a test. fn returns the content. If the content ends with "!", fn fails; if with "?", fn skips the file.
+// A follower is a loop over a tree of a test. fn returns the content. If the content ends with "!", fn fails; if with "?", fn skips the file; if with "^",
+// fn replaces it.
 type follower struct {
 	testing.TB
 	root  string
@@ -45,13 +46,16 @@ var (
 	errFails    = errors.New("fails")
 )
 
-func content(f *fileproc.File) (string, error) {
-	text := string(f.Data())
+func content(file *fileproc.File) (string, error) {
+	text := string(file.Data())
 	switch {
 	case strings.HasSuffix(text, "!"):
 		return "", errFails
 	case strings.HasSuffix(text, "?"):
 		return "", fileproc.ErrSkip
+	case strings.HasSuffix(text, "^"):
+		text = strings.ToUpper(text[:len(text)-1])
+		return text, file.Replace([]byte(text))
 	}
 	return text, nil
 }
@@ -297,6 +301,33 @@ func TestEventBeforeItSettles(t *testing.T) {
 	require.False(t, l.isStill("b"))
 	l.w.opts.Symlinks, l.source = fileproc.SymlinksSkip, nil
 	require.False(t, l.isStill("b"))
+}
+
+// TestOwnReplace: what fn writes by Replace is no change for which fn is called, while the loop runs and after it begins again.
+func TestOwnReplace(t *testing.T) {
+	each(t, func(t *testing.T, set func(*Watcher[string])) {
+		cache := filepath.Join(t.TempDir(), "c")
+		testtree.Set(t, &fsinfo.Settled, 50*time.Millisecond) // so that the loop looks at new files again
+		f := follow(t, t.TempDir(), cache, fileproc.Options{}, set)
+		for i, text := range []string{"abc^", "xyz^"} {
+			f.write("a", text)
+			got := f.take()
+			if len(got) == 1 && strings.Contains(got[0], "fails") {
+				t.Skip("no Replace: ", got)
+			}
+			kind := []string{"new", "changed"}[i]
+			require.Equal(t, []string{fmt.Sprintf("a=%s %s", strings.ToUpper(text[:3]), kind)}, got)
+			for range 20 {
+				time.Sleep(10 * time.Millisecond)
+				require.Empty(t, f.take())
+			}
+			require.Equal(t, i+1, f.calls["a"])
+		}
+		f.stop()
+		again := follow(t, f.root, cache, fileproc.Options{}, set)
+		require.Equal(t, []string{"a=XYZ unchanged"}, again.take())
+		require.Zero(t, again.calls["a"])
+	})
 }
 
 // hasEvents reports whether a source can watch root.

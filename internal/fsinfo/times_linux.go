@@ -1,6 +1,7 @@
 package fsinfo
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"slices"
@@ -34,6 +35,22 @@ func KeepsTimes(name string) (bool, error) {
 func FileKeepsTimes(f *os.File) bool {
 	var st unix.Statfs_t
 	return unix.Fstatfs(int(f.Fd()), &st) == nil && slices.Contains(goodTypes, uint32(st.Type))
+}
+
+// HasFineTimes reports whether a change of the open file that comes after a look at its metadata always shows in its ctime:
+// on Linux from 6.13, on the file systems with multigrain timestamps.
+func HasFineTimes(f *os.File) bool {
+	var name unix.Utsname
+	var major, minor int
+	if unix.Uname(&name) != nil {
+		return false
+	}
+	if n, _ := fmt.Sscanf(unix.ByteSliceToString(name.Release[:]), "%d.%d", &major, &minor); n < 2 || major < 6 || major == 6 && minor < 13 {
+		return false
+	}
+	var st unix.Statfs_t
+	err := unix.Fstatfs(int(f.Fd()), &st)
+	return err == nil && slices.Contains([]uint32{unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.TMPFS_MAGIC}, uint32(st.Type))
 }
 
 // BootName returns a text that is different for each boot of the machine, "" if there is none.

@@ -13,3 +13,6 @@ func FileKeepsTimes(*os.File) bool { return false }
 
 // BootName returns a text that is different for each boot of the machine, "" if there is none.
 func BootName() string { return "" }
+
+// HasFineTimes is not known here.
+func HasFineTimes(*os.File) bool { return false }

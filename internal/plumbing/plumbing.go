@@ -24,6 +24,10 @@ type Hooks[File any] struct {
 	// Options.Select is, and the File has no content.
 	OnBinary func(File)
 
+	// OnReplace, if not nil, is called in File.Replace with the File.Worker and the new content, once the file has it. File.Stat
+	// then returns the metadata of the new file.
+	OnReplace func(worker int, content []byte)
+
 	// GitRoot, if not empty, replaces root, and GitFS replaces Options.FS, when Options.GitIgnore looks for repositories. The
 	// .gitignore files below root are still those that the listings of the run show.
 	GitRoot string
