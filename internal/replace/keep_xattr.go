@@ -11,9 +11,10 @@ import (
 )
 
 // notKept are attributes that depend on the content, so that a write takes them away or the system sets them, and those that only
-// the system sets.
+// the system sets. XFS shows root the ACL by a second name.
 var notKept = map[string]bool{
-	"security.capability": true, "security.ima": true, "security.evm": true,
+	"trusted.SGI_ACL_FILE": true,
+	"security.capability":  true, "security.ima": true, "security.evm": true,
 	"com.apple.provenance": true, "com.apple.macl": true,
 }
 
