@@ -18,6 +18,7 @@ import (
 	"github.com/fileproc/fileproc"
 	"github.com/fileproc/fileproc/incremental"
 	"github.com/fileproc/fileproc/internal/plumbing"
+	"github.com/fileproc/fileproc/internal/replace"
 	"github.com/fileproc/fileproc/watch/internal/events"
 )
 
@@ -567,7 +568,7 @@ func (l *loop[T]) mark(names []string) {
 
 // take adds the paths that events hint at to dirty.
 func (l *loop[T]) take() {
-	hints := l.source.Take()
+	hints := slices.DeleteFunc(l.source.Take(), func(h events.Hint) bool { return replace.IsTemporary([]byte(path.Base(h.Rel))) })
 	for _, h := range hints {
 		l.dirty[h.Rel] = true
 	}

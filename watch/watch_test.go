@@ -323,6 +323,8 @@ func TestOwnReplace(t *testing.T) {
 			}
 			require.Equal(t, i+1, f.calls["a"])
 		}
+		f.write(".fileproc-0123456789abcdef0123456789abcdef.tmp", "a temporary file")
+		require.Empty(t, f.take())
 		f.stop()
 		again := follow(t, f.root, cache, fileproc.Options{}, set)
 		require.Equal(t, []string{"a=XYZ unchanged"}, again.take())
