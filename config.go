@@ -41,10 +41,10 @@ type config struct {
 	suffixes, include, exclude []string
 	ignoreNames, ignorePaths   []string // Options.IgnoreFiles; later elements take precedence
 	skipMarked, skipRootMarked []string // names of files that mark a directory below root, and root
-	gitIgnore                  bool
-	gitFS                      fs.FS  // where repositories are, see plumbing.Hooks; nil: the operating system's
-	gitRoot                    string // root's path for git; "" if that is root itself
-	ignoreByName               bool   // this and the two below: see plumbing.Hooks
+	gitIgnore, gitTracked      bool     // one of them at most
+	gitFS                      fs.FS    // where repositories are, see plumbing.Hooks; nil: the operating system's
+	gitRoot                    string   // root's path for git; "" if that is root itself
+	ignoreByName               bool     // this and the two below: see plumbing.Hooks
 	ignoreLists                []*gitignore.List
 	ignoreAbove                func(root string) string
 	skipHidden, skipBinary     bool

@@ -252,6 +252,23 @@ func ExampleOptions_gitIgnore() {
 	// Output: [.gitignore lib/lib.go main.go] <nil>
 }
 
+// What git tracks, wherever the ignore files say otherwise.
+func ExampleOptions_gitTracked() {
+	zeros := strings.Repeat("\x00", 32)
+	fsys := fstest.MapFS{
+		".git/HEAD":    {},
+		".git/objects": {Mode: fs.ModeDir},
+		".git/refs":    {Mode: fs.ModeDir},
+		// Version 2, with one entry: its metadata, its hash, and its name.
+		".git/index": {Data: []byte("DIRC\x00\x00\x00\x02\x00\x00\x00\x01" + zeros[:24] + "\x00\x00\x81\xa4" + zeros + "\x00\x07main.go\x00\x00\x00" + zeros[:20])},
+		"main.go":    {},
+		"notes.txt":  {},
+	}
+	opts := fileproc.Options{FS: fsys, GitTracked: true}
+	fmt.Println(fileproc.Process(context.Background(), ".", opts, rel))
+	// Output: [main.go] <nil>
+}
+
 // SelectDir leaves out directories before they are opened: here those deeper than two levels.
 func ExampleOptions_selectDir() {
 	fsys := fstest.MapFS{"a.md": {}, "docs/b.md": {}, "docs/old/c.md": {}, "docs/old/older/d.md": {}}

@@ -222,7 +222,7 @@ func (f *entryFilter) tracks(n *node, name []byte, isDir bool) bool {
 		return kind != gitindex.None
 	}
 	f.inRepo = append(f.inRepo, '/')
-	return kind == gitindex.Repository || x.HasBelow(stringOf(f.inRepo))
+	return kind == gitindex.Repository && !f.cfg.gitTracked || x.HasBelow(stringOf(f.inRepo))
 }
 
 // below returns why a name is skipped that lies in a directory left out for the reason

@@ -220,6 +220,29 @@ func (w *worker) isSubmodule(n *node) bool {
 	return x != nil && len(path) > r.length && x.Kind(string(r.AppendPath(nil, path[r.length:]))) == gitindex.Repository
 }
 
+// readTracked lets only what git tracks below root come.
+func (w *worker) readTracked(root *node) error {
+	p := w.gitPlace(root)
+	var repo *gitrepo.Repository
+	err := w.withDirAside(root, func(d backend.Directory) (err error) {
+		if p.At, err = gitAt(d, p.Dir); err == nil {
+			repo, err = gitrepo.Find(p)
+		}
+		return err
+	})
+	w.pin.drop(&w.dirs)
+	switch {
+	case err != nil:
+		return err
+	case repo == nil:
+		return &fs.PathError{Op: "open", Path: root.tree.paths.root, Err: errNoRepository}
+	}
+	r := &repository{Repository: repo, at: root}
+	root.ignore = root.ignore.NewRepository(r).IgnoreAll()
+	failed, err := w.readIndexOnce(r)
+	return cmp.Or(failed, err)
+}
+
 // readIndex reads the index of n's repository, unless it has been read. An index that cannot be used
 // is a failure, and counts as empty. ReadIndex returns errStopped if the run is stopped. No worker
 // calls it while it keeps a directory open.

@@ -57,8 +57,8 @@ func (s Symlinks) String() string {
 // during the run. The fields are in groups:
 //
 //   - Which files: [Options.Suffixes], [Options.Include], [Options.Exclude],
-//     [Options.IgnoreCase], [Options.IgnoreFiles], [Options.GitIgnore], [Options.SkipHidden],
-//     [Options.SkipLarger], [Options.SkipBinary], [Options.MaxDepth], [Options.Select],
+//     [Options.IgnoreCase], [Options.IgnoreFiles], [Options.GitIgnore],
+//     [Options.GitTracked], [Options.SkipHidden], [Options.SkipLarger], [Options.SkipBinary], [Options.MaxDepth], [Options.Select],
 //     [Options.SelectDir], [Options.SkipMarked], [Options.OneFilesystem],
 //     [Options.AllTypes]
 //   - Symbolic links: [Options.Symlinks], [Options.SymlinksOutside]
@@ -131,6 +131,13 @@ type Options struct {
 	// .git that cannot be examined is a failure of its own, and the other rules apply. With
 	// [Options.FS], repositories are those in FS, and git's configuration is not used.
 	GitIgnore bool
+
+	// GitTracked keeps only the files that git's index lists and the work tree still has. A
+	// directory with no such file is not opened. Files of submodules, which have indexes
+	// of their own, are not among them. GitTracked replaces GitIgnore; other ignore files
+	// apply. If root is in no git repository, or the index cannot be read, the run fails.
+	// With [Options.FS], the repository is in FS.
+	GitTracked bool
 
 	// SkipHidden skips files and directories whose name begins with a dot.
 	SkipHidden bool
@@ -335,7 +342,7 @@ type Options struct {
 	//
 	// Before a path is opened, the options apply to it, and to each directory in it, as
 	// if they had been listed. If [Options.Exclude], [Options.SkipHidden],
-	// [Options.IgnoreFiles], [Options.GitIgnore], [Options.SkipMarked] or
+	// [Options.IgnoreFiles], [Options.GitIgnore], [Options.GitTracked], [Options.SkipMarked] or
 	// [Options.SelectDir] leaves out one of these directories, the path is skipped for
 	// that reason, which is no failure. With [SymlinksFiles], a link is skipped for the
 	// same reasons as in a listing. A path with a slash at its end is a directory, so
@@ -395,7 +402,7 @@ func (o *Options) config(root string, noFn bool) (config, error) {
 	}
 	c := config{
 		root: root, fsys: o.FS, files: o.Files, maxDepth: o.MaxDepth,
-		suffixes: o.Suffixes, include: o.Include, exclude: o.Exclude, gitIgnore: o.GitIgnore, gitFS: o.FS, gitRoot: o.hooks.GitRoot,
+		suffixes: o.Suffixes, include: o.Include, exclude: o.Exclude, gitIgnore: o.GitIgnore && !o.GitTracked, gitTracked: o.GitTracked, gitFS: o.FS, gitRoot: o.hooks.GitRoot,
 		ignoreByName: o.hooks.IgnoreByName, ignoreLists: o.hooks.Ignore, ignoreAbove: o.hooks.IgnoreAbove,
 		skipHidden: o.SkipHidden, skipBinary: o.SkipBinary, oneFilesystem: o.OneFilesystem,
 		shard: o.Shard, shards: o.Shards, ignoreCase: o.IgnoreCase,

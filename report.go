@@ -16,7 +16,7 @@ const (
 	SkippedSuffix          SkipReason = "suffix"           // matches none of Options.Suffixes
 	SkippedHidden          SkipReason = "hidden"           // name with a leading dot, by Options.SkipHidden
 	SkippedPattern         SkipReason = "pattern"          // by Options.Include or Exclude
-	SkippedIgnored         SkipReason = "ignored"          // by Options.IgnoreFiles or GitIgnore
+	SkippedIgnored         SkipReason = "ignored"          // by Options.IgnoreFiles, GitIgnore or GitTracked
 	SkippedShard           SkipReason = "other-shard"      // belongs to another shard than Options.Shard
 	SkippedNotRegular      SkipReason = "not-regular"      // a symbolic link, FIFO, socket or device, without Options.AllTypes
 	SkippedOtherFilesystem SkipReason = "other-filesystem" // a directory, by Options.OneFilesystem
@@ -43,7 +43,7 @@ const notSkipped SkipReason = ""
 // to Found and Failed if it could not be opened or read to its end. It adds one to
 // Found and Skipped if [Options.SelectDir] left it out, or if opening or listing it
 // showed the reason (OneFilesystem, SkipMarked, a duplicate). A directory left out by
-// its path or name (MaxDepth, SkipHidden, Include, Exclude, IgnoreFiles, GitIgnore) is
+// its path or name (MaxDepth, SkipHidden, Include, Exclude, IgnoreFiles, GitIgnore, GitTracked) is
 // not counted.
 //
 // With [Options.AllTypes], Found also counts each directory that is an entry, root too: it

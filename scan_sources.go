@@ -120,6 +120,11 @@ func (w *worker) readRules(t *tree) error {
 	for _, list := range w.cfg.ignoreLists {
 		n.ignore = n.ignore.PushAbove(w.cfg.ignoreAbove(t.paths.root), list)
 	}
+	if w.cfg.gitTracked {
+		if err := w.readTracked(n); err != nil {
+			return err
+		}
+	}
 	if w.cfg.gitIgnore {
 		if err := w.readGitRules(n); err != nil {
 			return err

@@ -45,7 +45,7 @@ func (l *links) init(cfg *config, f *filter, dirs *dirCache) { l.cfg, l.filter, 
 
 // resolveRoot finds the path of t's root without links.
 func (l *links) resolveRoot(t *tree) error {
-	if !l.cfg.followFiles && !(l.cfg.gitIgnore && l.cfg.gitFS == nil) {
+	if !l.cfg.followFiles && !((l.cfg.gitIgnore || l.cfg.gitTracked) && l.cfg.gitFS == nil) {
 		return nil
 	}
 	path := cmp.Or(l.cfg.gitRoot, t.paths.root)

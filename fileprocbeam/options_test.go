@@ -43,6 +43,7 @@ var keptOptions = map[string]fileproc.Options{
 	"Exclude":       {Exclude: []string{"a/**"}},
 	"IgnoreFiles":   {IgnoreFiles: []string{".ignore"}},
 	"GitIgnore":     {GitIgnore: true},
+	"GitTracked":    {GitTracked: true},
 	"SkipHidden":    {SkipHidden: true},
 	"SkipMarked":    {SkipMarked: []string{"CACHEDIR.TAG"}},
 	"ReadSize":      {ReadSize: 3},

@@ -61,7 +61,7 @@ func (sc *scope) dropNested() {
 // decides reports whether a file of the name of rel decides what is selected in its directory.
 func decides(o *fileproc.Options, rel string) bool {
 	name := path.Base(rel)
-	return slices.Contains(o.IgnoreFiles, name) || slices.Contains(marksOf(o), name) || o.GitIgnore && (name == ".gitignore" || name == dotGit)
+	return slices.Contains(o.IgnoreFiles, name) || slices.Contains(marksOf(o), name) || (o.GitIgnore || o.GitTracked) && (name == ".gitignore" || name == dotGit)
 }
 
 // marksOf returns the names of the files that o.SkipMarked is about.

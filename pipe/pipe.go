@@ -157,7 +157,7 @@ func run[T any](ctx context.Context, root string, in io.Reader, out io.Writer, e
 	defer a.close()
 
 	isFS, onError := opts.FS != nil, opts.OnError
-	opts.MaxDepth, opts.IgnoreFiles, opts.GitIgnore, opts.SkipMarked, opts.SelectDir, opts.OneFilesystem = 0, nil, false, nil, nil, false
+	opts.MaxDepth, opts.IgnoreFiles, opts.GitIgnore, opts.GitTracked, opts.SkipMarked, opts.SelectDir, opts.OneFilesystem = 0, nil, false, false, nil, nil, false
 	opts.OnError = nil
 	answerSkipped(&opts, a)
 	guard(&opts, a)

@@ -171,6 +171,19 @@ func (g *gitTest) visible(dir string) (files []string) {
 	return slices.Compact(files)
 }
 
+// tracked returns the regular files in dir that git tracks, relative to dir.
+func (g *gitTest) tracked(dir string) (files []string) {
+	list, ok := g.git("", "-C", filepath.Join(g.top, dir), "ls-files", "-z")
+	require.True(g, ok)
+	for f := range strings.SplitSeq(list, "\x00") {
+		if info, err := os.Lstat(filepath.Join(g.top, dir, f)); err == nil && info.Mode().IsRegular() {
+			files = append(files, f)
+		}
+	}
+	slices.Sort(files)
+	return slices.Compact(files)
+}
+
 // TestGitIgnoreInRandomRepositories compares runs with what git lists, while the index has each form that git gives it.
 // FILEPROC_REPOSITORIES is the number of repositories, FILEPROC_SEED the seed.
 func TestGitIgnoreInRandomRepositories(t *testing.T) {
@@ -248,6 +261,12 @@ func TestGitIgnoreInRandomRepositories(t *testing.T) {
 				require.NoError(t, err)
 				slices.Sort(got)
 				require.Equal(t, below, got, "repository %d, %q; FILEPROC_SEED=%d\n%s", i, dir, seed, strings.Join(g.log, "\n"))
+
+				opts.GitTracked = true
+				got, err = fileproc.Process(t.Context(), root, opts, relOf)
+				require.NoError(t, err)
+				slices.Sort(got)
+				require.Equal(t, g.tracked(dir), got, "repository %d, %q; FILEPROC_SEED=%d\n%s", i, dir, seed, strings.Join(g.log, "\n"))
 			}
 		}
 		for _, ordered := range []bool{false, true} { // each path is judged as if it were listed
@@ -466,4 +485,57 @@ func TestGitIgnoreBelowAClosedDirectory(t *testing.T) {
 		t.Skip("the generic backend reads git's files by their path")
 	}
 	require.Equal(t, []string{"a.txt"}, unignored(t, "."))
+}
+
+// With GitTracked, only the regular files come that git tracks and the work tree has. It needs a repository.
+func TestGitTracked(t *testing.T) {
+	home := newHome(t)
+	top := filepath.Join(home, "r")
+	require.True(t, testtree.Make(t, top, ".gitignore=*.log\n", "a=", "b.log=", "gone=", "dir=", "d/e/f=", "d/e/g.log=", "d/e/untracked=", "none/x=", "sub/x=", ".ignore=a\n"))
+	runGit(t, home, "init", "-q", "r")
+	sub := filepath.Join(top, "sub")
+	runGit(t, sub, "init", "-q")
+	runGit(t, sub, "add", "x")
+	runGit(t, sub, "commit", "-qm", "m")
+	runGit(t, top, "add", "-f", ".gitignore", "a", "b.log", "gone", "dir", "d/e/f", "sub")
+	require.NoError(t, os.Remove(filepath.Join(top, "gone")))
+	require.NoError(t, os.Remove(filepath.Join(top, "dir")))
+	require.True(t, testtree.Make(t, top, "dir/y="))
+	all := []string{".gitignore", "a", "b.log", "d/e/f"}
+	for what, tt := range map[string]struct {
+		opts fileproc.Options
+		root string
+		want []string
+	}{
+		"all":              {want: all},
+		"below":            {root: "d", want: []string{"e/f"}},
+		"of a submodule":   {root: "sub", want: []string{"x"}},
+		"with git's rules": {opts: fileproc.Options{GitIgnore: true, IgnoreFiles: []string{".gitignore"}}, want: all},
+		"other rules":      {opts: fileproc.Options{IgnoreFiles: []string{".ignore"}}, want: []string{".gitignore", "b.log", "d/e/f"}},
+		"given":            {opts: fileproc.Options{Files: slices.Values([]string{"a", "d/e/untracked", "d/", "sub/x"})}, want: []string{"a", "d/e/f"}},
+		"hidden":           {opts: fileproc.Options{SkipHidden: true, MaxDepth: 1}, want: []string{"a", "b.log"}},
+	} {
+		for _, ordered := range []bool{false, true} {
+			for _, fsys := range []fs.FS{nil, os.DirFS(home)} {
+				var report fileproc.Report
+				tt.opts.GitTracked, tt.opts.Ordered, tt.opts.FS, tt.opts.Report = true, ordered, fsys, &report
+				root := path.Join("r", tt.root)
+				if fsys == nil {
+					root = filepath.Join(home, filepath.FromSlash(root))
+				}
+				got, err := fileproc.Process(t.Context(), root, tt.opts, relOf)
+				require.NoError(t, err, what)
+				require.ElementsMatch(t, tt.want, slash(got), what)
+				requireBalanced(t, report)
+			}
+		}
+	}
+	for _, roots := range [][]string{nil, {home, top}} {
+		got, err := fileproc.Process(t.Context(), home, fileproc.Options{GitTracked: true, Roots: roots}, relOf)
+		require.ErrorContains(t, err, "in no git repository")
+		require.Len(t, got, 2*len(roots))
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(top, ".git", "index"), []byte("DIRC"), 0o666))
+	_, err := fileproc.Process(t.Context(), top, fileproc.Options{GitTracked: true}, relOf)
+	require.ErrorContains(t, err, "damaged")
 }

@@ -52,22 +52,29 @@ type Repository struct {
 	top    Place
 	dir    string // .git, or the directory named by that file in a submodule or linked work tree
 	common string // the directory that all work trees of the repository share, in most cases dir
-	below  string // the path from the top to the directory for which Rules was called, with a slash at its end, or ""
+	below  string // the path from the top to the directory for which Find or Rules was called, with a slash at its end, or ""
 }
 
-// find returns the repository whose work tree contains p, or nil if there is none.
+// Find returns the repository whose work tree contains p, or nil if there is none.
 // Like git, it passes over directories above p in which it may not look.
-func find(p Place) (*Repository, error) {
+func Find(p Place) (*Repository, error) {
 	parent := filepath.Dir
 	if p.FS != nil {
 		parent = path.Dir
 	}
+	from := p.Dir
 	for isAbove := false; path.Base(filepath.ToSlash(p.Dir)) != ".git"; isAbove = true {
 		r, err := open(p)
 		if isAbove && errors.Is(err, fs.ErrPermission) {
 			err = nil
 		}
 		up := parent(p.Dir)
+		if r != nil {
+			rel, _ := filepath.Rel(p.Dir, from) // no error: the former is a prefix of the latter
+			if rel = filepath.ToSlash(rel); rel != "." {
+				r.below = rel + "/"
+			}
+		}
 		if r != nil || err != nil || up == p.Dir {
 			return r, err
 		}
@@ -88,7 +95,7 @@ type Rule struct {
 // the names in also. The repository is nil if p is in none or, with isTop, is not the top of one. Each error
 // is of a file that could not be used; the rules of that file do not apply.
 func Rules(p Place, isTop bool, also ...string) (rules []Rule, repo *Repository, errs []error) {
-	search := find
+	search := Find
 	if isTop {
 		search = openNested
 	}
@@ -98,10 +105,6 @@ func Rules(p Place, isTop bool, also ...string) (rules []Rule, repo *Repository,
 	}
 	if repo == nil {
 		return nil, nil, nil
-	}
-	rel, _ := filepath.Rel(repo.top.Dir, p.Dir) // no error: the former is a prefix of the latter
-	if rel = filepath.ToSlash(rel); rel != "." {
-		repo.below = rel + "/"
 	}
 	below := repo.below
 	add := func(file, name, above string, err error) {
@@ -128,7 +131,7 @@ func Rules(p Place, isTop bool, also ...string) (rules []Rule, repo *Repository,
 	return rules, repo, errs
 }
 
-// AppendPath appends the path of a file in the directory for which Rules was called, relative to the top.
+// AppendPath appends the path of a file in the directory for which Find or Rules was called, relative to the top.
 func (r *Repository) AppendPath(b []byte, path string) []byte {
 	return append(append(b, r.below...), path...)
 }

@@ -135,7 +135,7 @@ func TestExcludesFileAgainstGit(t *testing.T) {
 	require.NoError(t, os.MkdirAll(top, 0o777))
 	out, err := exec.Command(git, "init", "-q", top).CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	repo, err := find(Place{Dir: top})
+	repo, err := Find(Place{Dir: top})
 	require.NoError(t, err)
 	require.Equal(t, &Repository{top: Place{Dir: top}, dir: ".git", common: ".git"}, repo)
 
@@ -273,7 +273,7 @@ func TestFind(t *testing.T) {
 		"top/no HEAD": "top", "top/no objects": "top", "top/no refs": "top",
 	} {
 		for _, p := range []Place{{Dir: filepath.Join(dir, filepath.FromSlash(from))}, {FS: inFS, Dir: from}} {
-			r, err := find(p)
+			r, err := Find(p)
 			require.NoError(t, err, from)
 			if top == "" {
 				require.Nil(t, r, from)
