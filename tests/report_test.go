@@ -129,7 +129,7 @@ func TestListed(t *testing.T) {
 					watchdog(t)
 					var all, final fileproc.Report
 					opts := opts
-					opts.Report = &all
+					opts.Report, opts.Workers = &all, 2 // one more than waits in fn
 					nothing := func(*fileproc.File) (int, error) { return 0, nil }
 					require.NoError(t, entryPoints[entry](t.Context(), dir, opts, nothing))
 					require.True(t, all.Listed)
