@@ -333,7 +333,7 @@ func TestRecipes(t *testing.T) {
 		calls += fmt.Sprintf("run(recipe%d, root+%q)\n", len(all), below)
 		all = append(all, r)
 	}
-	require.Len(t, all, 7)
+	require.Len(t, all, 8)
 	program := withImports("main", `
 var (
 	root   = os.Args[1]

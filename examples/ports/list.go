@@ -24,6 +24,7 @@ var ports = []port{{
 		"main", "gofmtMain", "readFile", "fileWeight",
 		"sequencer", "newSequencer", "exclusive", "sequencer.Add", "sequencer.AddReport", "sequencer.GetExitCode",
 		"reporter", "reporterState", "reporter.getState", "reporter.Warnf", "reporter.Write", "reporter.Report", "reporter.ExitCode",
+		"writeFile", "backupFile",
 	},
 	runs: []run{{args: "-l .", timed: true}, {args: "-d ."}, {args: "-w .", rewrites: true}},
 }, {
@@ -36,7 +37,7 @@ var ports = []port{{
 	},
 }, {
 	name: "addlicense", ours: "_addlicense", module: "github.com/google/addlicense", version: "v1.1.1", command: ".", notAsRoot: true,
-	dropped: []string{"main", "file", "walk", "fileHasLicense"},
+	dropped: []string{"main", "file", "walk", "fileHasLicense", "addLicense"},
 	runs: []run{
 		{args: "-check .", timed: true, unsorted: true},
 		{args: "-check -v -ignore **/*.md -ignore cmd/** .", unsorted: true},

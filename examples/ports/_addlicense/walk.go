@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
 	"log"
 	"os"
+	"slices"
 	"sync/atomic"
 	"text/template"
 
@@ -22,41 +24,37 @@ func main() {
 	for _, ext := range skipExtensionFlags {
 		ignorePatterns = append(ignorePatterns, "**/*."+ext)
 	}
-	for _, p := range ignorePatterns {
-		if !doublestar.ValidatePattern(p) {
-			log.Fatalf("-ignore pattern %q is not valid", p)
-		}
+	if i := slices.IndexFunc(ignorePatterns, func(p string) bool { return !doublestar.ValidatePattern(p) }); i >= 0 {
+		log.Fatalf("-ignore pattern %q is not valid", ignorePatterns[i])
 	}
-	if name, old := legacyLicenseTypes[*license]; old {
-		*license = name
-	}
-	var tmpl *template.Template
+	*license = cmp.Or(legacyLicenseTypes[*license], *license)
 	text, err := fetchTemplate(*license, *licensef, spdx)
-	if err == nil {
-		tmpl, err = template.New("").Parse(text)
-	}
-	if err != nil {
+	tmpl, failed := template.New("").Parse(text)
+	if err = cmp.Or(err, failed); err != nil {
 		log.Fatal(err)
 	}
-	if !processAll(flag.Args(), tmpl, licenseData{Year: *year, Holder: *holder, SPDXID: *license}) {
-		os.Exit(1)
-	}
+	_, status := addLicenses(flag.Args(), tmpl, licenseData{Year: *year, Holder: *holder, SPDXID: *license})
+	os.Exit(status)
 }
 
-// processAll reports whether all files have a license header now, and could be processed.
-func processAll(roots []string, tmpl *template.Template, data licenseData) bool {
-	var failed atomic.Bool
+// addLicense is addLicenses for one file. It reports whether the file has changed. Errors are in the log.
+func addLicense(path string, _ os.FileMode, tmpl *template.Template, data licenseData) (bool, error) {
+	report, _ := addLicenses([]string{path}, tmpl, data)
+	return report.Replaced > 0, nil
+}
+
+// addLicenses returns the status 0 if all files have a license header now, and could be processed.
+func addLicenses(roots []string, tmpl *template.Template, data licenseData) (report fileproc.Report, status int) {
+	var failed atomic.Int32
 	opts := fileproc.Options{
-		Roots: roots, MaxFileSize: fileproc.NoLimit, Symlinks: fileproc.SymlinksFiles, SymlinksOutside: true,
+		Roots: roots, Report: &report, MaxFileSize: fileproc.NoLimit, Symlinks: fileproc.SymlinksFiles, SymlinksOutside: true,
 		Select: func(f *fileproc.File) bool {
-			if fileMatches(f.Path(), ignorePatterns) {
-				if *verbose {
-					log.Printf("skipping: %s", f.Path())
-				}
-				return false
+			ignored := fileMatches(f.Path(), ignorePatterns)
+			if ignored && *verbose {
+				log.Printf("skipping: %s", f.Path())
 			}
 			header, err := licenseHeader(f.Name(), tmpl, data)
-			return header != nil || err != nil
+			return !ignored && (header != nil || err != nil)
 		},
 		OnError: func(err error) error {
 			failure := err.(*fileproc.Failure)
@@ -69,25 +67,28 @@ func processAll(roots []string, tmpl *template.Template, data licenseData) bool 
 				log.Printf("%s error: %v", failure.Path, &failure.PathError)
 				return nil
 			}
-			failed.Store(true)
+			failed.Store(1)
 			return nil
 		},
 	}
 	fn := func(f *fileproc.File) error {
-		_, err := licenseHeader(f.Name(), tmpl, data)
+		header, err := licenseHeader(f.Name(), tmpl, data)
 		if err != nil || hasLicense(f.Data()) || isGenerated(f.Data()) {
 			return err
 		}
 		if *checkonly {
 			fmt.Println(f.Path())
-			failed.Store(true)
+			failed.Store(1)
 			return nil
 		}
-		stat, err := f.Stat()
-		if err != nil {
-			return err
+		if s, err := f.Stat(); err != nil || s.Mode&0o222 == 0 { // read-only
+			return cmp.Or(err, os.ErrPermission)
 		}
-		_, err = addLicense(f.Path(), stat.Mode, tmpl, data)
+		first := hashBang(f.Data())
+		if len(first) > 0 && first[len(first)-1] != '\n' {
+			header = append([]byte("\n"), header...)
+		}
+		err = f.Replace(slices.Concat(first, header, f.Data()[len(first):]))
 		if err == nil && *verbose {
 			log.Printf("%s modified", f.Path())
 		}
@@ -96,5 +97,5 @@ func processAll(roots []string, tmpl *template.Template, data licenseData) bool 
 	if err := fileproc.ForEach(context.Background(), ".", opts, fn); err != nil {
 		log.Fatal(err)
 	}
-	return !failed.Load()
+	return report, int(failed.Load())
 }

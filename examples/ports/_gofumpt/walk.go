@@ -13,9 +13,10 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/pprof"
+	"sync"
+	"unsafe"
 
 	"github.com/fileproc/fileproc"
-
 	gversion "mvdan.cc/gofumpt/internal/version"
 )
 
@@ -25,6 +26,14 @@ type reporter = bytes.Buffer
 // readFile returns what has been read already.
 func readFile(_ string, _ fs.FileInfo, in io.Reader) ([]byte, error) {
 	return in.(*bytes.Buffer).Bytes(), nil
+}
+
+var formatted sync.Map // the files that are being formatted, by the addresses of their contents
+
+// writeFile gives the file that orig is the content of the content src.
+func writeFile(_ string, orig, src []byte, _ fs.FileMode, _ int64) error {
+	f, _ := formatted.Load(unsafe.SliceData(orig))
+	return f.(*fileproc.File).Replace(src)
 }
 
 func main() { os.Exit(run()) }
@@ -53,15 +62,11 @@ func run() (code int) {
 		defer pprof.StopCPUProfile()
 	}
 	initParserMode()
+	outputs := formatTrees(flag.Args())
 	if flag.NArg() == 0 {
-		return formatInput()
+		outputs = formatInput
 	}
-
-	var roots []string
-	for _, arg := range flag.Args() {
-		roots = append(roots, filepath.Clean(arg))
-	}
-	for output, err := range formatTrees(roots) {
+	for output, err := range outputs {
 		if _, err := os.Stdout.Write(output); err != nil {
 			code = fail(err)
 		}
@@ -72,50 +77,44 @@ func run() (code int) {
 	return code
 }
 
-// formatTrees yields the outputs of the files among roots, and below the others, in their order.
-func formatTrees(roots []string) iter.Seq2[[]byte, error] {
+// formatTrees yields the outputs of the files among args, and below the others, in their order.
+func formatTrees(args []string) iter.Seq2[[]byte, error] {
+	for i, arg := range args {
+		args[i] = filepath.Clean(arg)
+	}
 	named := func(f *fileproc.File) bool { return f.Path() == f.Root() }
 	opts := fileproc.Options{
-		Roots: roots, Suffixes: []string{".go"}, Ordered: true, Stat: true, MaxFileSize: fileproc.NoLimit,
+		Roots: args, Suffixes: []string{".go"}, Ordered: true, Stat: true, MaxFileSize: fileproc.NoLimit,
 		Symlinks: fileproc.SymlinksFiles, SymlinksOutside: true,
 		Select:    func(f *fileproc.File) bool { return named(f) || isGoFilename(f.Name()) },
 		SelectDir: func(e fileproc.Entry) bool { return !shouldIgnore(e.Path()) },
 	}
 	return fileproc.Stream(context.Background(), ".", opts, func(f *fileproc.File) ([]byte, error) {
-		info, err := f.Info()
-		if err != nil {
-			return nil, err
-		}
+		info, _ := f.Info() // opts.Stat is set, so this cannot fail
+		formatted.Store(unsafe.SliceData(f.Data()), f)
+		defer formatted.Delete(unsafe.SliceData(f.Data()))
 		var r reporter
-		err = processFile(f.Path(), info, bytes.NewBuffer(f.Data()), &r, named(f))
+		err := processFile(f.Path(), info, bytes.NewBuffer(f.Data()), &r, named(f))
 		return r.Bytes(), fileproc.WithResult(err)
 	})
 }
 
-func formatInput() int {
-	if *write {
-		return fail(errors.New("error: cannot use -w with standard input"))
+func formatInput(yield func([]byte, error) bool) {
+	src, err := []byte(nil), errors.New("error: cannot use -w with standard input")
+	if !*write {
+		src, err = io.ReadAll(os.Stdin)
 	}
-	src, err := io.ReadAll(os.Stdin)
 	var r reporter
 	if err == nil {
 		err = processFile("<standard input>", nil, bytes.NewBuffer(src), &r, true)
 	}
-	os.Stdout.Write(r.Bytes())
-	if err != nil {
-		return fail(err)
-	}
-	return 0
+	yield(r.Bytes(), err)
 }
 
 // fail prints err and returns the exit status that it means.
 func fail(err error) int {
-	var failure *fileproc.Failure
-	if errors.As(err, &failure) {
+	if failure, ok := errors.AsType[*fileproc.Failure](err); ok && failure.Kind == fileproc.FailedFunc {
 		err = failure.Err
-		if failure.Kind != fileproc.FailedFunc {
-			err = &failure.PathError
-		}
 	}
 	if err == errFormattingDiffers {
 		return 1
