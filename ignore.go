@@ -145,6 +145,11 @@ func (w *worker) foundFailedGit(err error) {
 	if e, ok := err.(*fs.PathError); ok {
 		failure.PathError = *e
 	}
+	if dir, name := filepath.Split(failure.Path); names.HasDotDot(failure.Path) { // as git's configuration may name it
+		if real, err := filepath.EvalSymlinks(dir); err == nil {
+			failure.Path = filepath.Join(real, name)
+		}
+	}
 	w.foundFailedRule(failure)
 }
 
