@@ -27,7 +27,8 @@ import (
 // Attributes that depend on the content (security.capability, ima and evm) go, as after a
 // write. If something cannot be kept, such as the owner of another user's file, Replace
 // fails before it changes anything. It cannot keep attributes that the process may not
-// see.
+// see. It replaces a file that may not be written, too, as a rename does: what it needs is
+// the right to write the directory.
 //
 // If the file has several names, the others keep the old content, as with git and sed -i:
 // [Stat].Links says how many there are. Through a symbolic link, Replace replaces the file

@@ -414,6 +414,19 @@ func (s *scanner) listDir() (more bool) {
 	return more
 }
 
+// jobRefs returns how many references to the node the new jobs need.
+func (s *scanner) jobRefs() (refs int) {
+	if s.part != nil {
+		refs++
+	}
+	for _, sub := range s.subs {
+		if sub.needsParent {
+			refs++
+		}
+	}
+	return refs
+}
+
 // result returns what the scan has found, and gives up the pin on the node unless
 // the listing goes on.
 func (s *scanner) result(more bool) scanResult {
@@ -427,15 +440,7 @@ func (s *scanner) result(more bool) scanResult {
 		b.reset()
 		w.spare, b = b, nil
 	}
-	r, refs := scanResult{subs: s.subs, part: s.part}, 0
-	if s.part != nil {
-		refs++
-	}
-	for _, sub := range s.subs {
-		if sub.needsParent {
-			refs++
-		}
-	}
+	r, refs := scanResult{subs: s.subs, part: s.part}, s.jobRefs()
 	switch {
 	case s.givenSpans != nil:
 		r.spans = s.givenSpans // of several directories, each of which is referred to

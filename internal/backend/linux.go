@@ -84,6 +84,11 @@ func (d *linuxDir) List(l *Listing) (bool, error) {
 		}
 		return more, err
 	}
+	return d.listSome(l)
+}
+
+// listSome is List for a directory that is not listed whole.
+func (d *linuxDir) listSome(l *Listing) (bool, error) {
 	first := !d.begun
 	d.begun = true
 	// After a call that gives little, the next may be the last. Making it at once
@@ -108,10 +113,7 @@ func (d *linuxDir) List(l *Listing) (bool, error) {
 		}
 		if first && len(buf) < listingSize { // the second call
 			first = false
-			several := n > 0 || len(l.Entries) > oneAnswer || listingSize-len(buf) > shortCall-maxRecord
-			if several && d.losesPosition() {
-				d.whole = new(wholeListing) // which begins again
-				l.Reset()
+			if several := n > 0 || len(l.Entries) > oneAnswer || listingSize-len(buf) > shortCall-maxRecord; several && d.listsWhole(l) {
 				return true, nil
 			}
 		}
@@ -124,6 +126,17 @@ func (d *linuxDir) List(l *Listing) (bool, error) {
 		buf = buf[n:]
 	}
 	return true, nil
+}
+
+// listsWhole reports whether a directory whose listing takes several calls is listed whole: the
+// next call of List then begins again.
+func (d *linuxDir) listsWhole(l *Listing) bool {
+	if !d.losesPosition() {
+		return false
+	}
+	d.whole = new(wholeListing)
+	l.Reset()
+	return true
 }
 
 // beginAgain lets the next call of list begin again, and decide anew whether to list whole. It

@@ -51,7 +51,7 @@ func (p *Pending) create(dir int) (fd int, err error) {
 		}
 	}
 	if err != nil {
-		return -1, &sys.Error{Op: "openat", Err: err}
+		return -1, &sys.Error{Op: "create a temporary file beside", Err: err}
 	}
 	return fd, nil
 }
