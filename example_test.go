@@ -857,22 +857,6 @@ func ExampleFile_Unchanged() {
 	// <nil>
 }
 
-// A formatter replaces the files that it changes.
-func ExampleFile_Replace() {
-	dir := onDisk(fstest.MapFS{"a.md": {Data: []byte("# a\n")}, "b.md": {Data: []byte("# B\n")}})
-	defer os.RemoveAll(dir)
-
-	changed, err := fileproc.Process(context.Background(), dir, fileproc.Options{Ordered: true}, func(f *fileproc.File) (string, error) {
-		out := bytes.ToUpper(f.Data())
-		if bytes.Equal(out, f.Data()) {
-			return "", fileproc.ErrSkip
-		}
-		return f.Rel(), f.Replace(out)
-	})
-	fmt.Println(changed, err)
-	// Output: [a.md] <nil>
-}
-
 // A listing has directories too, each before its contents, and links.
 func ExampleOptions_allTypes() {
 	fsys := fstest.MapFS{

@@ -315,8 +315,8 @@ func TestRootsHoldLittle(t *testing.T) {
 // Directories behind links come last. They are found from the root that was listed, also if another has taken its place.
 func TestRootsLinksLast(t *testing.T) {
 	dir := t.TempDir()
-	if runtime.GOOS == "windows" || !testtree.Make(t, dir, "a/d/f=listed", "a/f=1", "a/l -> .x/y", "a/.x/y/g=listed", "b/f=2", "other/l -> .x/y", "other/.x/y/g=other") {
-		t.Skip("no links here, or an open directory cannot be renamed")
+	if slices.Contains([]string{"windows", "plan9", "js", "wasip1"}, runtime.GOOS) || !testtree.Make(t, dir, "a/d/f=listed", "a/f=1", "a/l -> .x/y", "a/.x/y/g=listed", "b/f=2", "other/l -> .x/y", "other/.x/y/g=other") {
+		t.Skip("no links here, or an open directory cannot be renamed, or is reached by its path")
 	}
 	at := func(name string) string { return filepath.Join(dir, name) }
 	opts := fileproc.Options{Roots: []string{at("a"), at("b")}, Workers: 1, Symlinks: fileproc.SymlinksFollow}
