@@ -5,12 +5,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,7 +16,6 @@ import (
 	"time"
 
 	"github.com/fileproc/fileproc"
-	"github.com/fileproc/fileproc/internal/callfaults"
 	"github.com/fileproc/fileproc/internal/replace"
 	"github.com/fileproc/fileproc/internal/sys"
 	"github.com/fileproc/fileproc/internal/testtree"
@@ -30,7 +27,6 @@ func init() {
 	tasks["kept"] = keptByReplace
 	tasks["other's"] = replaceOthers
 	tasks["until killed"] = replaceUntilKilled
-	tasks["each call of Replace fails"] = eachCallOfReplaceFails
 }
 
 // acl returns an ACL as an extended attribute: entries of a tag, permissions and a number.
@@ -323,132 +319,4 @@ func TestInvariant11HostileReplace(t *testing.T) {
 		require.False(t, replace.IsTemporary([]byte(filepath.Base(rel))), rel)
 	}
 	t.Log(replaced, " files replaced, ", c.swaps, " swaps")
-}
-
-// callsOfReplace are the calls that fail in eachCallOfReplaceFails, each with errors that it may have.
-var callsOfReplace = map[string]struct {
-	number uintptr
-	errors []unix.Errno
-}{
-	"openat": {unix.SYS_OPENAT, []unix.Errno{unix.EIO, unix.ENOSPC, unix.EDQUOT, unix.EROFS, unix.EMFILE, unix.EINTR}},
-	"fstat":  {unix.SYS_FSTAT, []unix.Errno{unix.EIO}}, "fchown": {unix.SYS_FCHOWN, []unix.Errno{unix.EPERM, unix.EDQUOT}},
-	"fchmod": {unix.SYS_FCHMOD, []unix.Errno{unix.EPERM, unix.EIO}}, "pwrite64": {unix.SYS_PWRITE64, []unix.Errno{unix.ENOSPC, unix.EDQUOT, unix.EIO, unix.EFBIG, unix.EINTR}},
-	"ftruncate": {unix.SYS_FTRUNCATE, []unix.Errno{unix.EIO}}, "flistxattr": {unix.SYS_FLISTXATTR, []unix.Errno{unix.EIO, unix.ENOTSUP}},
-	"fgetxattr": {unix.SYS_FGETXATTR, []unix.Errno{unix.EIO}}, "fsetxattr": {unix.SYS_FSETXATTR, []unix.Errno{unix.EPERM, unix.ENOSPC, unix.EDQUOT}},
-	"ioctl": {unix.SYS_IOCTL, []unix.Errno{unix.ENOTTY, unix.EPERM}}, "close": {unix.SYS_CLOSE, []unix.Errno{unix.ENOSPC, unix.EIO}},
-	"renameat2": {unix.SYS_RENAMEAT2, []unix.Errno{unix.ENOSYS, unix.EINVAL, unix.EPERM, unix.EXDEV, unix.EIO, unix.EROFS, unix.EINTR}},
-	"statx":     {unix.SYS_STATX, []unix.Errno{unix.EIO}}, "unlinkat": {unix.SYS_UNLINKAT, []unix.Errno{unix.EIO, unix.EINTR}},
-	"sync_file_range": {unix.SYS_SYNC_FILE_RANGE, []unix.Errno{unix.EIO}},
-}
-
-// TestInvariant11EachCallFails lets each system call of Replace fail in turn.
-func TestInvariant11EachCallFails(t *testing.T) {
-	if fileproc.Backend() == "generic" {
-		t.Skip("package os makes the calls")
-	}
-	output, _ := runTask(t, "each call of Replace fails", t.TempDir())
-	noteLeftOut(t, output)
-}
-
-func eachCallOfReplaceFails(t *testing.T, root string) {
-	var armed, interferes, saved atomic.Bool
-	var number atomic.Uint64
-	var left atomic.Int64
-	var errno atomic.Uint32
-	var calls []uintptr
-	for _, c := range callsOfReplace {
-		calls = append(calls, c.number)
-	}
-	err := callfaults.Start(calls, func(c callfaults.Call) (int, unix.Errno, bool) {
-		if !armed.Load() || uint64(c.Number) != number.Load() || left.Add(-1) != 0 {
-			return 0, 0, false
-		}
-		if c.Number == unix.SYS_CLOSE {
-			callfaults.Bypass(c)
-		}
-		return 0, unix.Errno(errno.Load()), true
-	})
-	if err != nil {
-		t.Log("left out: ", err)
-		return
-	}
-	olds := map[string]string{"plain": "old", "attributes": "old attributes", "to empty": "old, not empty", "owner": "old of 1234"}
-	news := map[string]string{"plain": "new content", "attributes": "new attributes", "to empty": "", "owner": "new of 1234"}
-	theirs := "saved by somebody else"
-	prepare := func() {
-		require.NoError(t, os.RemoveAll(root))
-		write(t, root, olds)
-		_ = unix.Setxattr(filepath.Join(root, "attributes"), "user.a", []byte("1"), 0)
-		require.NoError(t, os.Chmod(filepath.Join(root, "attributes"), 0o640))
-		_ = os.Chown(filepath.Join(root, "owner"), 1234, 1234)
-	}
-	replace.AfterPrepare = func() {
-		if interferes.Load() {
-			armed.Store(false)
-			require.NoError(t, os.WriteFile(filepath.Join(root, "aside"), []byte(theirs), 0o644))
-			require.NoError(t, os.Rename(filepath.Join(root, "aside"), filepath.Join(root, "plain")))
-			saved.Store(true)
-			armed.Store(true)
-		}
-	}
-	runs := 0
-	one := func(call string, k int64, with unix.Errno, file string) int64 {
-		prepare()
-		saved.Store(false)
-		runs++
-		var report fileproc.Report
-		failed := map[string]error{}
-		what := fmt.Sprintf("call %d of %s fails with %v, %s", k, call, with, file)
-		number.Store(uint64(callsOfReplace[call].number))
-		errno.Store(uint32(with))
-		left.Store(k)
-		leavesNothing(t, func() {
-			require.NoError(t, fileproc.ForEach(t.Context(), root, fileproc.Options{Workers: 1, Report: &report, OnError: func(err error) error {
-				failed[filepath.Base(err.(*fileproc.Failure).Path)] = err
-				return nil
-			}}, func(f *fileproc.File) error {
-				if f.Rel() != file && file != "" {
-					return nil
-				}
-				armed.Store(true)
-				defer armed.Store(false)
-				return f.Replace([]byte(news[f.Rel()]))
-			}))
-		})
-		requireBalanced(t, report)
-		got := contents(t, root)
-		require.ElementsMatch(t, slices.Collect(maps.Keys(olds)), slices.Collect(maps.Keys(got)), what)
-		for rel, content := range got {
-			switch err := failed[rel]; {
-			case interferes.Load():
-				require.Equal(t, map[bool]string{true: theirs, false: olds[rel]}[rel == file && saved.Load()], content, what)
-			case err == nil && (file == "" || rel == file):
-				require.Equal(t, news[rel], content, what)
-			case content != news[rel]:
-				require.Equal(t, olds[rel], content, "%s: %v", what, err)
-			}
-			if rel == "attributes" {
-				info, err := os.Stat(filepath.Join(root, rel))
-				require.NoError(t, err)
-				require.EqualValues(t, 0o640, info.Mode().Perm(), what)
-			}
-		}
-		return k - left.Load()
-	}
-	for _, meanwhile := range []bool{false, true} {
-		interferes.Store(meanwhile)
-		file := map[bool]string{true: "plain"}[meanwhile]
-		for _, call := range slices.Sorted(maps.Keys(callsOfReplace)) {
-			n := one(call, 1<<40, unix.EIO, file)
-			if call != "fchown" && !meanwhile {
-				require.Positive(t, n, call)
-			}
-			for k := int64(1); k <= n; k++ {
-				for _, with := range callsOfReplace[call].errors {
-					one(call, k, with, file)
-				}
-			}
-		}
-	}
-	t.Logf("%d runs", runs)
 }
