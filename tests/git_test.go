@@ -409,9 +409,9 @@ func TestGitFilesBehindLinks(t *testing.T) {
 	}
 	home := newHome(t)
 	in := func(name string) string { return filepath.Join(home, filepath.FromSlash(name)) }
-	top := in("work/r")
+	top := in("code/r")
 	runGit(t, home, "init", "-q", "disk/r")
-	testtree.Symlink(t, "disk", in("work"))
+	testtree.Symlink(t, "disk", in("code"))
 	runGit(t, top, "commit", "-q", "--allow-empty", "-m", "m")
 	require.True(t, testtree.Make(t, home, "ig=*.log\n", "real/git/unused=", "real/common=[core]\n\texcludesFile = ~/ig\n", "disk/r/a=", "disk/r/b.log="))
 	write := func(name, content string) {
@@ -430,7 +430,7 @@ func TestGitFilesBehindLinks(t *testing.T) {
 	testtree.Symlink(t, in("ig"), in("linked"))
 	write(".gitconfig", "[core]\n\texcludesFile = ~/linked\n")
 	check("core.excludesFile is a link", top, "a")
-	write(".gitconfig", "[includeIf \"gitdir:~/work/\"]\n\tpath = real/common\n")
+	write(".gitconfig", "[includeIf \"gitdir:~/code/\"]\n\tpath = real/common\n")
 	check("a condition names a link", top, "a")
 	write(".gitconfig", "[include]\n\tpath = ~nobody/no such file\n[core]\n\texcludesFile = ~/ig\n")
 	check("another user's home", top, "a")
