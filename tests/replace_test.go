@@ -28,7 +28,7 @@ func replaces(t *testing.T) {
 	t.Helper()
 	switch runtime.GOOS {
 	case "plan9", "js", "wasip1", "windows":
-		t.Skip("no Replace")
+		t.Skip("files cannot be replaced on this platform")
 	}
 }
 
@@ -36,7 +36,7 @@ func replaces(t *testing.T) {
 func exchanges(t *testing.T) {
 	t.Helper()
 	if runtime.GOOS != "linux" && runtime.GOOS != "darwin" || fileproc.Backend() == "generic" {
-		t.Skip("no exchange of names")
+		t.Skip("this backend cannot exchange names")
 	}
 }
 

@@ -312,8 +312,8 @@ func TestOwnReplace(t *testing.T) {
 		for i, text := range []string{"abc^", "xyz^"} {
 			f.write("a", text)
 			got := f.take()
-			if len(got) == 1 && strings.Contains(got[0], "fails") {
-				t.Skip("no Replace: ", got)
+			if slices.Contains([]string{"plan9", "js", "wasip1", "windows"}, runtime.GOOS) {
+				t.Skip("files cannot be replaced on this platform: ", got)
 			}
 			kind := []string{"new", "changed"}[i]
 			require.Equal(t, []string{fmt.Sprintf("a=%s %s", strings.ToUpper(text[:3]), kind)}, got)
