@@ -108,13 +108,7 @@ var Tables = map[string]func(record.Results) string{
 	// A row for each case. The ratios are medians of the rounds' ratios to fileproc.
 	"cases": func(r record.Results) string {
 		columns := append(bySet(r, "ns", sides), column{Head: "cachefs / fileproc", Cell: times(r, theirs)},
-			column{Head: "corfs / fileproc", Cell: times(r, theirOther)}, column{Head: "allocations", Cell: func(set string) string {
-				var all []string
-				for _, side := range sides {
-					all = append(all, cell(r.Find(set, side), "%.3g", "mallocs/op"))
-				}
-				return strings.Join(all, ", ")
-			}})
+			column{Head: "corfs / fileproc", Cell: times(r, theirOther)})
 		return record.Table(r.Sets(), columns...)
 	},
 	// Misses with an eviction, with LFU, of the same 1,000 files in turn.
