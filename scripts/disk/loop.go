@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fileproc/fileproc/scripts/internal/commands"
 	"github.com/fileproc/fileproc/scripts/internal/fail"
 )
 
@@ -35,10 +35,10 @@ func withMount(m mountOf, use func(l loop, dir string)) {
 	if m.readOnly {
 		args, flags = append(args, "--read-only", "--direct-io=on"), unix.MS_RDONLY
 	}
-	path := quietly(context.Background(), args...)
+	path := output(context.Background(), args...)
 	err := unix.Mount(path, dir, m.fs, flags, m.options)
 	// The kernel clears a device in use at the unmount, also if that is the end of the namespace.
-	quietly(context.Background(), "losetup", "--detach", path)
+	output(context.Background(), "losetup", "--detach", path)
 	fail.If(err != nil, "mounting the image as %s: %w", m.fs, err)
 	defer fail.Undo(func() error {
 		err := retryBusy(func() error { return unix.Unmount(dir, 0) })
@@ -107,7 +107,7 @@ var fileSystems = map[string]struct {
 }
 
 func identify(ctx context.Context, image string) (name string) {
-	err := fail.Try(func() { name = quietly(ctx, "blkid", "-p", "-o", "value", "-s", "TYPE", image) })
+	err := fail.Try(func() { name = output(ctx, "blkid", "-p", "-o", "value", "-s", "TYPE", image) })
 	if _, ok := fileSystems[name]; !ok {
 		fail.On(errors.Join(fmt.Errorf("%s is not an image of ext4, xfs or btrfs", image), err))
 	}
@@ -133,21 +133,16 @@ func makeImage(ctx context.Context, name, from, out string) {
 	}))
 	fail.On(errors.Join(os.WriteFile(out, nil, 0o600), os.Truncate(out, size&^(1<<20-1))))
 	err := fail.Try(func() {
-		quietly(ctx, append(slices.Clone(kind.format), out)...)
-		withMount(mountOf{file: out, fs: name}, func(_ loop, dir string) { quietly(ctx, "cp", "-a", from+"/.", dir) })
+		output(ctx, append(slices.Clone(kind.format), out)...)
+		withMount(mountOf{file: out, fs: name}, func(_ loop, dir string) { output(ctx, "cp", "-a", from+"/.", dir) })
 	})
 	if err != nil {
 		fail.On(errors.Join(err, os.Remove(out)))
 	}
-	quietly(ctx, "sync", out) // a later writeback would disturb the measurement
+	output(ctx, "sync", out) // a later writeback would disturb the measurement
 }
 
-// quietly runs a command and returns the last line of its output. Its error has this line, too.
-func quietly(ctx context.Context, args ...string) string {
-	text, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput()
-	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	last := lines[len(lines)-1]
-	fail.If(ctx.Err() != nil, "interrupted")
-	fail.If(err != nil, "%s: %w %s", args[0], err, last)
-	return last
+// output returns what a program prints.
+func output(ctx context.Context, args ...string) string {
+	return fail.Must(commands.Output(ctx, "", args[0], args[1:]...))
 }

@@ -9,11 +9,14 @@ import (
 	"go/parser"
 	"go/scanner"
 	"go/token"
+	"go/types"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/fileproc/fileproc/scripts/internal/fail"
 )
 
 //go:embed mutants.txt
@@ -63,12 +66,8 @@ func copyFunctions(root string, all []known, plans *[]*plan) (sources []*source,
 				if strings.HasSuffix(name, "_test.go") {
 					continue
 				}
-				text, e := os.ReadFile(name)
-				err = errors.Join(err, e)
-				syntax, e := parser.ParseFile(fset, name, text, parser.SkipObjectResolution)
-				if err = errors.Join(err, e); err != nil {
-					return nil, err
-				}
+				text := fail.Must(os.ReadFile(name))
+				syntax := fail.Must(parser.ParseFile(fset, name, text, parser.SkipObjectResolution))
 				dirs[k.dir] = append(dirs[k.dir], &source{name: name, text: text, syntax: syntax, start: syntax.FileStart})
 			}
 			sources = append(sources, dirs[k.dir]...)
@@ -183,15 +182,6 @@ func funcName(fn *ast.FuncDecl) string {
 	if fn.Recv == nil {
 		return fn.Name.Name
 	}
-	t := fn.Recv.List[0].Type
-	if star, ok := t.(*ast.StarExpr); ok {
-		t = star.X
-	}
-	switch g := t.(type) {
-	case *ast.IndexExpr:
-		t = g.X
-	case *ast.IndexListExpr:
-		t = g.X
-	}
-	return t.(*ast.Ident).Name + "." + fn.Name.Name
+	name, _, _ := strings.Cut(types.ExprString(fn.Recv.List[0].Type), "[") // without type parameters
+	return strings.TrimPrefix(name, "*") + "." + fn.Name.Name
 }

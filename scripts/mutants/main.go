@@ -10,13 +10,11 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"context"
 	_ "embed"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"log"
@@ -36,6 +34,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/tools/go/packages"
+
+	"github.com/fileproc/fileproc/scripts/internal/commands"
+	"github.com/fileproc/fileproc/scripts/internal/fail"
 )
 
 const importMutant = `; import "github.com/fileproc/fileproc/internal/mutant"`
@@ -79,61 +80,44 @@ func main() {
 	sample := flag.Int("sample", math.MaxInt, "plant only `N` mistakes, chosen at random")
 	flag.Parse()
 	t := tool{binaries: map[string]string{}}
-	err := t.do(regexp.MustCompile(*only), strings.FieldsFunc(*with, func(r rune) bool { return r == ',' }), *tests, *since, *sample)
+	err := fail.Try(func() {
+		t.do(regexp.MustCompile(*only), strings.FieldsFunc(*with, func(r rune) bool { return r == ',' }), *tests, *since, *sample)
+	})
 	os.RemoveAll(t.tmp)
 	if err != nil {
 		log.Fatal(err)
 	}
 }
 
-func (t *tool) do(only *regexp.Regexp, with []string, tests, since string, sample int) (err error) {
-	t.root, _ = filepath.Abs("..")
-	if t.tmp, err = os.MkdirTemp("", "mutants"); err != nil {
-		return err
-	}
+func (t *tool) do(only *regexp.Regexp, with []string, tests, since string, sample int) {
+	t.root, t.tmp = fail.Must(filepath.Abs("..")), fail.Must(os.MkdirTemp("", "mutants"))
 	if flag.NArg() == 0 {
-		return t.known(only)
+		t.known(only)
+		return
 	}
-	if err := t.plantAll(flag.Args(), since); err != nil {
-		return err
-	}
+	t.plantAll(flag.Args(), since)
 	for _, dir := range slices.Concat(flag.Args(), with) {
-		if err := t.build(filepath.Join(t.root, dir)); err != nil {
-			return err
-		}
+		t.build(filepath.Join(t.root, dir))
 	}
-	if err := t.profile(tests); err != nil {
-		return err
-	}
+	t.profile(tests)
 	rand.New(rand.NewPCG(1, 2)).Shuffle(len(t.plans), func(i, k int) { t.plans[i], t.plans[k] = t.plans[k], t.plans[i] })
 	t.plans = slices.DeleteFunc(t.plans, func(p *plan) bool { return !only.MatchString(p.String()) })
 	t.plans = t.plans[:min(sample, len(t.plans))]
 	live := t.live(false)
 	fmt.Printf("%d of %d mistakes are not noticed: %.1f %%\n", len(live), len(t.plans), 100*float64(len(live))/float64(max(1, len(t.plans))))
-	return nil
 }
 
 // known runs each mistake of the list with the tests that it names.
-func (t *tool) known(only *regexp.Regexp) error {
-	all, err := parse(only)
-	if err != nil {
-		return err
-	}
-	if t.sources, err = copyFunctions(t.root, all, &t.plans); err != nil {
-		return err
-	}
+func (t *tool) known(only *regexp.Regexp) {
+	t.sources = fail.Must(copyFunctions(t.root, fail.Must(parse(only)), &t.plans))
 	sound, skipped := map[test]*test{}, map[test]bool{}
 	for _, p := range t.plans {
 		key := test{dir: p.dir, name: p.tests}
 		if sound[key] == nil {
 			start := time.Now()
-			if err := t.build(p.dir); err != nil {
-				return err
-			}
+			t.build(p.dir)
 			out, passed := t.run(0, &key, 2*time.Minute)
-			if !passed || bytes.Contains(out, []byte("no tests to run")) {
-				return fmt.Errorf("%s: without the mistake: %s", p.name, out)
-			}
+			fail.If(!passed || bytes.Contains(out, []byte("no tests to run")), "%s: without the mistake: %s", p.name, out)
 			sound[key], skipped[key] = &test{p.dir, p.tests, time.Since(start)}, !bytes.Contains(out, []byte("--- PASS"))
 		}
 		if p.covering = []*test{sound[key]}; skipped[key] {
@@ -152,37 +136,24 @@ func (t *tool) known(only *regexp.Regexp) error {
 			wrong++
 		}
 	}
-	if wrong > 0 {
-		return fmt.Errorf("%d of %d mistakes are not as listed", wrong, len(t.plans))
-	}
+	fail.If(wrong > 0, "%d of %d mistakes are not as listed", wrong, len(t.plans))
 	fmt.Printf("%d mistakes are as listed\n", len(t.plans))
-	return nil
 }
 
 // plantAll plants mistakes by syntax in the packages of dirs.
-func (t *tool) plantAll(dirs []string, since string) error {
+func (t *tool) plantAll(dirs []string, since string) {
 	wanted := func(string, int, int) bool { return true }
 	if since != "" {
-		changed, err := changedLines(t.root, since)
-		if err != nil {
-			return err
-		}
+		changed := changedLines(t.root, since)
 		wanted = func(file string, from, to int) bool {
 			return slices.ContainsFunc(changed[file], func(l [2]int) bool { return l[0] <= to && from <= l[1] })
 		}
 	}
 	for _, dir := range dirs {
-		pkgs, err := packages.Load(&packages.Config{Mode: packages.LoadSyntax, Dir: filepath.Join(t.root, dir)}, ".")
-		if err != nil || packages.PrintErrors(pkgs) > 0 {
-			return fmt.Errorf("%s cannot be loaded: %w", dir, err)
-		}
-		sources, err := plant(pkgs[0], wanted, &t.plans)
-		if err != nil {
-			return err
-		}
-		t.sources = append(t.sources, sources...)
+		pkgs := fail.Must(packages.Load(&packages.Config{Mode: packages.LoadSyntax, Dir: filepath.Join(t.root, dir)}, "."))
+		fail.If(packages.PrintErrors(pkgs) > 0, "%s cannot be loaded", dir)
+		t.sources = append(t.sources, plant(pkgs[0], wanted, &t.plans)...)
 	}
-	return nil
 }
 
 // live returns the mistakes that no test notices. It prints each of them, or each mistake if all is set, as soon as it is decided.
@@ -233,33 +204,28 @@ func (t *tool) killed(p *plan) bool {
 }
 
 // build builds the tests in a directory with all mistakes, once for each directory. The first call writes the sources.
-func (t *tool) build(dir string) (err error) {
+func (t *tool) build(dir string) {
 	if t.binaries[dir] != "" {
-		return nil
+		return
 	}
 	overlay := filepath.Join(t.tmp, "overlay.json")
 	if len(t.binaries) == 0 {
 		replace := map[string]string{}
 		write := func(name string, text []byte) {
 			replace[name] = filepath.Join(t.tmp, fmt.Sprintf("%d.go", len(replace)))
-			err = errors.Join(err, os.WriteFile(replace[name], text, 0o666))
+			fail.On(os.WriteFile(replace[name], text, 0o666))
 		}
 		write(filepath.Join(t.root, "internal/mutant/mutant.go"), mutantSource)
 		for _, s := range t.sources {
 			write(s.name, s.planted())
 		}
-		text, _ := json.Marshal(map[string]any{"Replace": replace})
-		if err = errors.Join(err, os.WriteFile(overlay, text, 0o666)); err != nil {
-			return err
-		}
+		fail.On(os.WriteFile(overlay, fail.Must(json.Marshal(map[string]any{"Replace": replace})), 0o666))
 	}
 	t.binaries[dir] = filepath.Join(t.tmp, fmt.Sprintf("%d.test", len(t.binaries)))
 	cmd := exec.Command("go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", t.binaries[dir], ".")
 	cmd.Dir = dir // which may be in a module of its own
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s: %w: %s", dir, err, out)
-	}
-	return nil
+	out, err := cmd.CombinedOutput()
+	fail.If(err != nil, "%s: %w: %s", dir, err, out)
 }
 
 // run runs tests with a mistake, and reports whether they pass in time.
@@ -279,7 +245,7 @@ func (t *tool) run(id int, tests *test, limit time.Duration, env ...string) (out
 }
 
 // profile runs each test alone, and notes which mistakes it reaches.
-func (t *tool) profile(match string) error {
+func (t *tool) profile(match string) {
 	start := time.Now()
 	var mu sync.Mutex
 	var g errgroup.Group
@@ -289,9 +255,7 @@ func (t *tool) profile(match string) error {
 		cmd := exec.Command(binary, "-test.list", match)
 		cmd.Dir = dir
 		names, err := cmd.Output()
-		if err != nil && !os.IsNotExist(err) { // a package may have no tests
-			return fmt.Errorf("%s: %w", dir, err)
-		}
+		fail.If(err != nil && !os.IsNotExist(err), "%s: %w", dir, err) // a package may have no tests
 		for name := range strings.FieldsSeq(string(names)) {
 			n++
 			test, hits := &test{dir: dir, name: name}, filepath.Join(t.tmp, fmt.Sprint("hits", n))
@@ -319,32 +283,22 @@ func (t *tool) profile(match string) error {
 			})
 		}
 	}
-	err := g.Wait()
+	fail.On(g.Wait())
 	log.Printf("%d mistakes; %d tests, each alone, took %.0f s", len(t.plans), n, time.Since(start).Seconds())
-	return err
 }
 
 // changedLines returns which lines of which files were changed after a commit.
-func changedLines(root, since string) (map[string][][2]int, error) {
-	cmd := exec.Command("git", "diff", "-U0", "--no-ext-diff", "--no-prefix", since, "--", "*.go")
-	cmd.Dir = root
-	out, err := cmd.Output()
-	if err != nil {
-		return nil, fmt.Errorf("git diff %s: %w", since, err)
-	}
+func changedLines(root, since string) map[string][][2]int {
+	out := fail.Must(commands.Output(context.Background(), root, "git", "diff", "-U0", "--no-ext-diff", "--no-prefix", since, "--", "*.go"))
 	changed, file := map[string][][2]int{}, ""
-	hunk := regexp.MustCompile(`^@@ -\S+ \+(\d+)(?:,(\d+))? @@`)
-	for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
-		if name, ok := strings.CutPrefix(lines.Text(), "+++ "); ok {
-			file = filepath.Join(root, name)
-		} else if m := hunk.FindStringSubmatch(lines.Text()); m != nil {
-			from, _ := strconv.Atoi(m[1])
-			n := 1
-			if m[2] != "" {
-				n, _ = strconv.Atoi(m[2])
-			}
-			changed[file] = append(changed[file], [2]int{from, from + n})
+	for _, m := range regexp.MustCompile(`(?m)^\+\+\+ (.*)|^@@ -\S+ \+(\d+)(?:,(\d+))? @@`).FindAllStringSubmatch(out, -1) {
+		if m[1] != "" {
+			file = filepath.Join(root, m[1])
+			continue
 		}
+		from, _ := strconv.Atoi(m[2])
+		n, _ := strconv.Atoi(cmp.Or(m[3], "1"))
+		changed[file] = append(changed[file], [2]int{from, from + n})
 	}
-	return changed, nil
+	return changed
 }

@@ -7,11 +7,14 @@ import (
 	"go/token"
 	"go/types"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 
 	"golang.org/x/tools/go/ast/inspector"
 	"golang.org/x/tools/go/packages"
+
+	"github.com/fileproc/fileproc/scripts/internal/fail"
 )
 
 // A source is a file in which mistakes are planted. The insertions keep the numbers of lines.
@@ -56,13 +59,11 @@ type planter struct {
 }
 
 // plant plants mistakes in the functions of pkg that wanted selects.
-func plant(pkg *packages.Package, wanted func(file string, from, to int) bool, plans *[]*plan) (sources []*source, err error) {
+func plant(pkg *packages.Package, wanted func(file string, from, to int) bool, plans *[]*plan) (sources []*source) {
 	for i, f := range pkg.Syntax {
 		p := planter{Package: pkg, plans: plans, done: map[ast.Expr]bool{}}
 		p.source = &source{name: pkg.CompiledGoFiles[i], syntax: f, start: f.FileStart}
-		if p.text, err = os.ReadFile(p.name); err != nil {
-			return nil, err
-		}
+		p.text = fail.Must(os.ReadFile(p.name))
 		for _, d := range f.Decls {
 			fn, ok := d.(*ast.FuncDecl)
 			if !ok || fn.Body == nil || !wanted(p.name, p.line(fn.Pos()), p.line(fn.End())) {
@@ -76,7 +77,7 @@ func plant(pkg *packages.Package, wanted func(file string, from, to int) bool, p
 			sources = append(sources, p.source)
 		}
 	}
-	return sources, nil
+	return sources
 }
 
 func (p *planter) line(at token.Pos) int { return p.Fset.Position(at).Line }
@@ -156,12 +157,11 @@ func (p *planter) statements(list []ast.Stmt, results bool) {
 	for _, s := range list {
 		switch s := s.(type) {
 		case *ast.ExprStmt:
-			call, ok := s.X.(*ast.CallExpr)
-			if !ok || isTrivial(call) {
+			if call, ok := s.X.(*ast.CallExpr); !ok || trivial.MatchString(types.ExprString(call.Fun)) {
 				continue
 			}
 		case *ast.DeferStmt:
-			if isTrivial(s.Call) {
+			if trivial.MatchString(types.ExprString(s.Call.Fun)) {
 				continue
 			}
 		case *ast.AssignStmt:
@@ -184,17 +184,8 @@ func (p *planter) statements(list []ast.Stmt, results bool) {
 	}
 }
 
-// isTrivial reports whether a program without the call ends at once, which any test would notice.
-func isTrivial(call *ast.CallExpr) bool {
-	name := ""
-	switch f := call.Fun.(type) {
-	case *ast.SelectorExpr:
-		name = f.Sel.Name
-	case *ast.Ident:
-		name = f.Name
-	}
-	return slices.Contains([]string{"Lock", "Unlock", "RLock", "RUnlock", "panic"}, name)
-}
+// trivial matches functions without whose call a program ends at once, which any test would notice.
+var trivial = regexp.MustCompile(`(^|\.)(R?Lock|R?Unlock|panic)$`)
 
 // condition plants mistakes that make e, or an operand of && or || in e, always true or always false.
 func (p *planter) condition(e ast.Expr, always, never bool) {

@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"path/filepath"
 
+	"github.com/fileproc/fileproc/scripts/internal/fail"
 	"github.com/fileproc/fileproc/scripts/internal/tickets"
 )
 
@@ -25,15 +26,13 @@ func main() {
 	if flag.NArg() > 0 {
 		log.Fatalf("tickets: unexpected argument %q", flag.Arg(0))
 	}
-	set, err := tickets.ParseSet(*layout, *count, *seed)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	var m tickets.Manifest
-	if err == nil {
-		m, err = set.Generate(ctx, *out)
-	}
-	if err != nil {
+	if err := fail.Try(func() {
+		set := fail.Must(tickets.ParseSet(*layout, *count, *seed))
+		m := fail.Must(set.Generate(ctx, *out))
+		fmt.Printf("%s: %d files, %d bytes\n", filepath.Join(*out, set.Name()), m.Count, m.Bytes)
+	}); err != nil {
 		log.Fatalf("tickets: %v (after an interrupt, the same command continues)", err)
 	}
-	fmt.Printf("%s: %d files, %d bytes\n", filepath.Join(*out, set.Name()), m.Count, m.Bytes)
 }

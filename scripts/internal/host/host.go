@@ -13,7 +13,7 @@ import (
 
 // Machine returns one line that describes the machine and the file system of dir.
 func Machine(dir string) string {
-	parts := []string{runtime.Version(), strings.TrimSpace(runtime.GOOS + " " + Kernel()), CPU(), runtime.GOARCH,
+	parts := []string{runtime.Version(), strings.TrimSpace(runtime.GOOS + " " + Kernel()), field("cpuinfo", "model name"), runtime.GOARCH,
 		fmt.Sprint(runtime.NumCPU(), " cores"), FileSystem(dir)}
 	return strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" }), ", ")
 }
@@ -24,12 +24,12 @@ func Kernel() string {
 	return strings.TrimSpace(string(release))
 }
 
-// CPU returns the model of the processor, if /proc says it.
-func CPU() string {
-	info, _ := os.ReadFile("/proc/cpuinfo")
-	for line := range strings.Lines(string(info)) {
-		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == "model name" {
-			return strings.TrimSpace(value)
+// field returns what a file in /proc says behind a key and a colon, or "" if it does not.
+func field(file, key string) string {
+	text, _ := os.ReadFile("/proc/" + file)
+	for line := range strings.Lines(string(text)) {
+		if before, after, _ := strings.Cut(line, ":"); strings.TrimSpace(before) == key {
+			return strings.TrimSpace(after)
 		}
 	}
 	return ""
@@ -54,11 +54,8 @@ func DropCaches() error {
 	return nil
 }
 
-// MemoryMiB returns a field of /proc/self/status, such as VmSize (address space) or VmHWM (peak of resident memory).
-func MemoryMiB(field string) (size float64) {
-	status, _ := os.ReadFile("/proc/self/status")
-	for line := range strings.Lines(string(status)) {
-		fmt.Sscanf(line, field+": %f", &size)
-	}
+// MemoryMiB returns a value of /proc/self/status, such as VmSize (address space) or VmHWM (peak of resident memory).
+func MemoryMiB(key string) (size float64) {
+	fmt.Sscan(field("self/status", key), &size) // and a unit, kB
 	return size / 1024
 }

@@ -194,8 +194,8 @@ func (s Set) ReadManifest(out string) (Manifest, error) {
 	return m, err
 }
 
-// chunk is how many files a writer takes at a time: enough that the shared counter costs little, and few enough that all
-// writers end at about the same time.
+// chunk is how many files a goroutine writes: enough that goroutines cost little, and few enough that the last ones end at
+// about the same time.
 const chunk = 64
 
 // Generate makes the set under out and returns its manifest. If the set is complete already, it does nothing. Files of an
@@ -220,24 +220,17 @@ func (s Set) Generate(ctx context.Context, out string) (Manifest, error) {
 	}
 
 	writers, ctx := errgroup.WithContext(ctx)
-	var next, size atomic.Int64
-	for range 2 * runtime.GOMAXPROCS(0) { // about half of the writers wait for the file system
-		writers.Go(func() error {
+	writers.SetLimit(2 * runtime.GOMAXPROCS(0)) // about half of the writers wait for the file system
+	var size atomic.Int64
+	for start := 0; start < s.Count; start += chunk {
+		writers.Go(func() (err error) {
 			var file []byte
-			for {
-				start := int(next.Add(chunk)) - chunk
-				end := min(start+chunk, s.Count)
-				if start >= end {
-					return nil
-				}
-				for i := start; i < end; i++ {
-					file = s.appendFile(file[:0], i)
-					size.Add(int64(len(file)))
-					if err := cmp.Or(ctx.Err(), writeFile(filepath.Join(root, filepath.FromSlash(s.Path(i))), file)); err != nil {
-						return err
-					}
-				}
+			for i := start; i < min(start+chunk, s.Count) && err == nil; i++ {
+				file = s.appendFile(file[:0], i)
+				size.Add(int64(len(file)))
+				err = cmp.Or(ctx.Err(), writeFile(filepath.Join(root, filepath.FromSlash(s.Path(i))), file))
 			}
+			return err
 		})
 	}
 	if err := writers.Wait(); err != nil {
@@ -263,9 +256,7 @@ func writeFile(name string, data []byte) error {
 	}
 	err := os.WriteFile(name, data, 0o644)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err = os.MkdirAll(filepath.Dir(name), 0o755); err == nil {
-			err = os.WriteFile(name, data, 0o644)
-		}
+		err = errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, data, 0o644))
 	}
 	return err
 }

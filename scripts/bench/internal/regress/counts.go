@@ -3,7 +3,6 @@
 package regress
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -138,21 +137,14 @@ func (c clone) calls(binary string, bc benchCase) counts {
 }
 
 // traceLine matches a call's name, a parenthesis if the call begins on this line, and the result if it ends on this line.
-var traceLine = regexp.MustCompile(`^\d+ +(?:<\.\.\. )?(\w+)(\()?.*?(?:= (\d+))?$`)
+var traceLine = regexp.MustCompile(`(?m)^\d+ +(?:<\.\.\. )?(\w+)(\()?.*?(?:= (\d+))? *$`)
 
 func readTrace(file string) map[string]int {
-	f := fail.Must(os.Open(file))
-	defer f.Close()
 	n := map[string]int{ringRequests: 0}
 	for _, kind := range kindOf {
 		n[kind] = 0
 	}
-	s := bufio.NewScanner(f)
-	for s.Scan() {
-		m := traceLine.FindStringSubmatch(strings.TrimRight(s.Text(), " "))
-		if m == nil {
-			continue
-		}
+	for _, m := range traceLine.FindAllStringSubmatch(string(fail.Must(os.ReadFile(file))), -1) {
 		if kind, ok := kindOf[m[1]]; m[2] != "" && ok {
 			n[kind]++
 		}
@@ -160,7 +152,6 @@ func readTrace(file string) map[string]int {
 			n[ringRequests] += fail.Must(strconv.Atoi(m[3]))
 		}
 	}
-	fail.On(s.Err())
 	return n
 }
 
