@@ -90,16 +90,12 @@ func (fm *frontmatter) run(args []string) error {
 	if len(fm.Opts.Suffixes) == 0 {
 		fm.Opts.Suffixes = []string{".md", ".markdown"}
 	}
-	err := fm.Each(run.Job{Args: args, Read: fm.read, Print: fm.print, Version: "frontmatter"})
+	read := func(it *run.Item) ([]byte, error) { return cutFront(bufio.NewReader(it.Reader())) }
+	err := fm.Each(run.Job{Args: args, Read: read, Print: fm.print, Version: "frontmatter"})
 	if len(fm.rows) > 0 { // without --json
 		fm.printTable()
 	}
 	return err
-}
-
-// read returns a file's frontmatter, preceded by '-' for YAML or '+' for TOML.
-func (fm *frontmatter) read(it *run.Item) ([]byte, error) {
-	return cutFront(bufio.NewReader(it.Reader()))
 }
 
 func (fm *frontmatter) print(path string, front []byte, c *output.Chunk) error {
@@ -129,7 +125,8 @@ func (fm *frontmatter) print(path string, front []byte, c *output.Chunk) error {
 	return nil
 }
 
-// cutFront returns the same as read, or fileproc.ErrSkip if in does not begin with a frontmatter that has an end.
+// cutFront returns the frontmatter of in, preceded by '-' for YAML or '+' for TOML. If in does not begin with one that has an end, the
+// error is fileproc.ErrSkip.
 func cutFront(in *bufio.Reader) (front []byte, err error) {
 	line, err := in.ReadSlice('\n')
 	fence := string(bytes.TrimRight(bytes.TrimPrefix(line, []byte("\ufeff")), " \t\r\n"))

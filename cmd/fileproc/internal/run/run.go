@@ -39,11 +39,14 @@ type Run struct {
 	Failures atomic.Int64 // that Totals does not count
 }
 
-// ErrEnough is returned by Job.Visit to end the whole run early.
+// ErrEnough is returned by Job.Visit to end the whole run early: the result is complete.
 var ErrEnough = errors.New("enough")
 
 // Fail prints a failure at once and counts it. After a cancel it does nothing, since all work then reports the cancel.
 func (r *Run) Fail(err error) {
+	if errors.Is(err, ErrEnough) {
+		r.Stop(ErrEnough)
+	}
 	if r.Ctx.Err() != nil {
 		return
 	}
@@ -129,26 +132,23 @@ func (it *Item) Path() string {
 // Reader returns a reader of the whole content.
 func (it *Item) Reader() io.Reader {
 	if it.F == nil {
-		return it.run.Counted(os.Stdin)
+		return Counted{os.Stdin, it.run}
 	}
 	return it.F.Reader()
 }
 
-// Counted returns a reader of what no Report counts. It adds the bytes that it reads to the totals and the progress, and fails
-// once the run is cancelled.
-func (r *Run) Counted(in io.Reader) io.Reader { return counted{r, in} }
-
-type counted struct {
-	run *Run
-	in  io.Reader
+// A Counted reads what no Report counts. It adds the bytes to the totals and the progress, and fails once the run is cancelled.
+type Counted struct {
+	io.Reader
+	Run *Run
 }
 
-func (c counted) Read(p []byte) (n int, err error) {
-	if err = c.run.Ctx.Err(); err == nil {
-		n, err = c.in.Read(p)
+func (c Counted) Read(p []byte) (n int, err error) {
+	if err = c.Run.Ctx.Err(); err == nil {
+		n, err = c.Reader.Read(p)
 	}
-	c.run.Read.Add(int64(n))
-	c.run.Out.Count(0, int64(n))
+	c.Run.Read.Add(int64(n))
+	c.Run.Out.Count(0, int64(n))
 	return n, err
 }
 
@@ -201,8 +201,6 @@ func (r *Run) Each(j Job) error {
 		}
 	}
 	switch {
-	case r.Cache != "" && r.List != "":
-		return errors.New("--cache and --files-from cannot be used together")
 	case r.Cache != "" && len(j.Args) > 1:
 		return errors.New("--cache is for one directory: use a cache file for each")
 	case r.List != "" && len(j.Args) > 0:
@@ -246,14 +244,11 @@ func (r *Run) eachInput(j *Job) error {
 	c := output.Chunk{Out: r.Out}
 	err := j.Visit(r.Input(), &c)
 	c.FileDone()
-	switch err {
-	case nil, fileproc.ErrSkip:
+	if err != nil && err != fileproc.ErrSkip {
+		r.Fail(&fs.PathError{Op: opProcess, Path: Stdin, Err: err})
+	} else {
 		r.Totals.Processed++
 		r.Out.Count(1, 0)
-	case ErrEnough:
-		r.Stop(err)
-	default:
-		r.Fail(&fs.PathError{Op: opProcess, Path: Stdin, Err: err})
 	}
 	return context.Cause(r.Ctx)
 }
@@ -317,12 +312,7 @@ func (r *Run) eachBelow(j *Job, roots ...string) error {
 			c := &chunks[f.Worker()]
 			c.Out = r.Out
 			defer c.FileDone()
-			err := j.Visit(item(f), c)
-			if err == ErrEnough {
-				r.Stop(err)
-				return fs.SkipAll
-			}
-			return err
+			return j.Visit(item(f), c)
 		})
 		return cmp.Or(err, context.Cause(r.Ctx))
 	}
@@ -337,13 +327,9 @@ func (r *Run) eachBelow(j *Job, roots ...string) error {
 			}
 		}
 		printed.FileDone()
-		switch failure, ok := err.(*fileproc.Failure); {
-		case errors.Is(err, ErrEnough):
-			r.Stop(ErrEnough)
-			return ErrEnough
-		case ok:
+		if failure, ok := err.(*fileproc.Failure); ok {
 			r.Fail(&failure.PathError)
-		case err != nil:
+		} else if err != nil {
 			return err
 		}
 	}
@@ -366,22 +352,21 @@ func (r *Run) eachListed(j *Job) (err error) {
 	}
 	next, stop := iter.Pull2(records.List(r.Ctx, in, end))
 	defer stop()
-	var name, dir, rel string // the next name, and its parts
-	var failed error
-	advance := func() (ok bool) {
-		name, failed, ok = next()
+	var dir, rel string // the next name
+	var more bool
+	advance := func() {
+		var name string
+		name, err, more = next()
 		dir, rel = records.Split(name)
-		return ok && failed == nil
 	}
-	for more := advance(); more && r.Ctx.Err() == nil; {
+	for advance(); more && err == nil && r.Ctx.Err() == nil; {
 		at := dir
-		r.Opts.Files = nil
-		if rel == "" { // the whole directory
-			more = advance()
+		if r.Opts.Files = nil; rel == "" { // the whole directory
+			advance()
 		} else {
 			r.Opts.Files = func(yield func(string) bool) {
-				for more && dir == at && rel != "" && yield(rel) {
-					more = advance()
+				for more && err == nil && dir == at && rel != "" && yield(rel) {
+					advance()
 				}
 			}
 		}
@@ -389,8 +374,8 @@ func (r *Run) eachListed(j *Job) (err error) {
 			return err
 		}
 	}
-	if failed != nil {
-		return fmt.Errorf("--files-from: %w", failed)
+	if err != nil {
+		return fmt.Errorf("--files-from: %w", err)
 	}
 	return context.Cause(r.Ctx)
 }

@@ -89,6 +89,7 @@ func (s *Selection) Flags(cmd *cobra.Command, what int, exclusive ...string) {
 	}
 	if what&Keeps != 0 {
 		f.StringVar(&s.Cache, "cache", "", "keep the results in `FILE`, and open only files that have changed since; for one directory")
+		exclusive = append(exclusive, "cache files-from")
 	}
 	for _, names := range exclusive {
 		cmd.MarkFlagsMutuallyExclusive(strings.Fields(names)...)

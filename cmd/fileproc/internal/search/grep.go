@@ -217,18 +217,6 @@ func (s *searcher) printPath(end byte) {
 	s.out.B = append(s.pathStyle.Append(s.out.B, s.path), end)
 }
 
-// printBinary reports, in rg's words, that a file's further matches are not shown.
-func (s *searcher) printBinary() {
-	if s.withName {
-		s.out.B = append(s.out.B, s.path+": "...)
-	}
-	what := "WARNING: stopped searching binary file after match"
-	if s.explicit {
-		what = "binary file matches"
-	}
-	s.out.B = fmt.Appendf(s.out.B, "%s (found \"\\0\" byte around offset %d)\n", what, s.nul)
-}
-
 // printJSON prints a line in the format of rg --json.
 func (s *searcher) printJSON(line []byte, selected bool) {
 	kind, found := "context", []string{}

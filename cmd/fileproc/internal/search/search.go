@@ -3,6 +3,7 @@ package search
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"strconv"
@@ -72,7 +73,14 @@ func (s *searcher) search(it *run.Item, c *output.Chunk) error {
 	case s.json:
 		s.printJSONEdge("end")
 	case s.nul >= 0:
-		s.printBinary()
+		if s.withName {
+			s.out.B = append(s.out.B, s.path+": "...)
+		}
+		what := "WARNING: stopped searching binary file after match" // in rg's words
+		if s.explicit {
+			what = "binary file matches"
+		}
+		s.out.B = fmt.Appendf(s.out.B, "%s (found \"\\0\" byte around offset %d)\n", what, s.nul)
 	}
 	s.Found.Store(true)
 	return err

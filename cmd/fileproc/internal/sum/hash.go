@@ -175,11 +175,15 @@ func (s *sums) checkList(name string) (err error) {
 		sum, isKnown := known[belowHere(e.name)]
 		var err error
 		if e.name != run.Stdin && !isKnown {
-			sum, err = s.sumOf(e.name)
+			var in *os.File
+			if in, err = os.Open(e.name); err == nil {
+				sum, err = s.sum(run.Counted{Reader: in, Run: s.Run})
+				in.Close()
+			}
 		}
 		return func() {
 			if e.name == run.Stdin { // the first one reads it to the end
-				sum, err = s.sum(s.Counted(os.Stdin))
+				sum, err = s.sum(run.Counted{Reader: os.Stdin, Run: s.Run})
 			}
 			if !isKnown && err == nil {
 				s.Totals.Processed++
@@ -193,15 +197,6 @@ func (s *sums) checkList(name string) (err error) {
 		s.Found.Store(false) // so that the exit code is 1, as sha256sum's
 	}
 	return l.in.Err()
-}
-
-func (s *sums) sumOf(name string) ([]byte, error) {
-	in, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer in.Close()
-	return s.sum(s.Counted(in))
 }
 
 // maxAhead is how many items inOrder may be ahead of the one in its turn: enough that a large file does not block the other workers.

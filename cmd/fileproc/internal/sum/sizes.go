@@ -25,16 +25,29 @@ type diskUsage struct {
 	*run.Run
 	depth                                     int
 	summarize, human, total, countLinks, json bool
-	mu                                        sync.Mutex                   // guards the fields below
-	dirs                                      map[string]map[string]*usage // of each directory without its subdirectories, by run.Item.Dir and path in that
-	seen                                      map[fileID]uint64            // files counted so far, of all arguments: a bit for each of 64 inode numbers
-	listed                                    map[string]bool              // absolute paths of the directories counted so far, without --count-links
-	real                                      string                       // the absolute path of the argument, if it is a directory
+	first                                     map[string]*argument // by path
+	mu                                        sync.Mutex           // guards the fields below
+	args                                      map[string]*argument // by run.Item.Dir
+	seen                                      map[fileID]*dir      // where a file with several hard links counts
 	grand                                     usage
 }
 
-// A fileID identifies 64 files, whichever of their hard links leads to them. The inode numbers of one tree mostly lie close together.
-type fileID struct{ device, inodes uint64 }
+// An argument is also a directory of --files-from.
+type argument struct {
+	order   int
+	path    string          // absolute; "" if it is no directory
+	dirs    map[string]*dir // by relative path; an argument that is a file is ""
+	within  []*argument     // earlier ones that have entered this directory
+	printed bool            // each of dirs has what its subdirectories have
+}
+
+type dir struct {
+	usage
+	*argument
+}
+
+// A fileID identifies a file, whichever of its hard links leads to it.
+type fileID struct{ device, inode uint64 }
 
 // A usage is a number of files and their bytes.
 type usage struct {
@@ -46,7 +59,7 @@ func (u *usage) add(v usage) { u.Files, u.Bytes = u.Files+v.Files, u.Bytes+v.Byt
 
 // DiskUsage returns the subcommand du.
 func DiskUsage(r *run.Run) *cobra.Command {
-	d := diskUsage{Run: r, dirs: map[string]map[string]*usage{}, listed: map[string]bool{}, seen: map[fileID]uint64{}}
+	d := diskUsage{Run: r, first: map[string]*argument{}, args: map[string]*argument{}, seen: map[fileID]*dir{}}
 	cmd := &cobra.Command{
 		Use:   "du [flags] [DIR|FILE]...",
 		Short: "Sum up file sizes by directory",
@@ -75,132 +88,136 @@ func (d *diskUsage) run(args []string) error {
 		d.depth = 0
 	}
 	d.Opts.ReadSize, d.Opts.Stat = fileproc.NoRead, true
-	var err error
-	if d.List != "" {
-		err = d.Each(run.Job{Args: args, Visit: d.visit})
-	} else if len(args) == 0 {
-		args = []string{"."}
-	}
-	d.Opts.SelectDir = d.enter
-	for i := 0; err == nil && i < len(args); i++ { // a run for each: what two arguments have in common counts for the first
-		err = d.sumUp(args[i])
-	}
-	for _, dir := range slices.Sorted(maps.Keys(d.dirs)) { // of --files-from
-		d.printDirs(dir)
-	}
-	if d.total && err == nil {
-		c := output.Chunk{Out: d.Out}
-		d.print(&c, "total", d.grand)
-		c.FileDone()
-	}
-	return err
-}
-
-// sumUp prints an argument, unless it lies within an earlier one.
-func (d *diskUsage) sumUp(arg string) error {
-	info, err := os.Stat(arg)
-	isDir := err == nil && info.IsDir()
-	if isDir {
-		real, _ := filepath.EvalSymlinks(arg)
-		d.real, _ = filepath.Abs(cmp.Or(real, arg)) // if there is none, its directories may be counted twice
-		if d.listed[d.real] {
-			return nil
+	if d.List == "" {
+		d.Opts.SelectDir = d.enter
+		if len(args) == 0 {
+			args = []string{"."}
 		}
-		d.usageOf(arg, "")
 	}
-	err = d.Each(run.Job{Args: []string{arg}, Visit: d.visit})
+	j := run.Job{Visit: d.visit}
+	for _, arg := range args {
+		if d.args[arg] != nil {
+			continue // it is processed once and, with --count-links, printed each time
+		}
+		j.Args = append(j.Args, arg)
+		a := d.argument(arg)
+		if info, err := os.Stat(arg); err == nil && info.IsDir() {
+			real, _ := filepath.EvalSymlinks(arg)
+			a.path, _ = filepath.Abs(cmp.Or(real, arg)) // if there is none, its directories may be counted twice
+			a.dir("")
+			if a.within = append(a.within, d.first[a.path]); a.within[0] == nil {
+				d.first[a.path], a.within = a, nil
+			}
+		}
+	}
+	err := d.Each(j)
 	d.mu.Lock() // after an interrupt, files may still be visited
 	defer d.mu.Unlock()
-	if isDir && (err == nil || d.Ctx.Err() != nil) {
-		d.printDirs(arg)
+	if err != nil && d.Ctx.Err() == nil {
+		return err
 	}
-	for rel := range d.dirs[arg] {
-		d.listed[d.path(rel)] = !d.countLinks
+	if d.List != "" {
+		args = slices.Sorted(maps.Keys(d.args))
 	}
-	delete(d.dirs, arg)
+	c := output.Chunk{Out: d.Out}
+	defer c.FileDone()
+	for _, arg := range args {
+		a := d.args[arg]
+		if d.countLinks || a.path == "" || !a.printed && !slices.ContainsFunc(a.within, func(b *argument) bool { return b.printed }) {
+			d.printDirs(&c, arg, a)
+		}
+	}
+	if d.total && err == nil {
+		d.print(&c, "total", d.grand)
+	}
 	return err
 }
 
-// path returns the absolute path of a directory below the argument.
-func (d *diskUsage) path(rel string) string { return filepath.Join(d.real, filepath.FromSlash(rel)) }
+func (d *diskUsage) argument(name string) *argument {
+	if d.args[name] == nil {
+		d.args[name] = &argument{order: len(d.args), dirs: map[string]*dir{}}
+	}
+	return d.args[name]
+}
 
-// enter is Options.SelectDir.
+// dir returns a directory of the argument. It adds the directories above too, which --files-from need not name.
+func (a *argument) dir(rel string) *dir {
+	for up := rel; a.dirs[up] == nil; up = parent(up) {
+		a.dirs[up] = &dir{argument: a}
+	}
+	return a.dirs[rel]
+}
+
+// enter is Options.SelectDir. A directory that is an argument itself counts for the first one.
 func (d *diskUsage) enter(e fileproc.Entry) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.listed[d.path(e.Rel())] {
-		return false
+	a := d.args[e.Root()]
+	if b := d.first[filepath.Join(a.path, filepath.FromSlash(e.Rel()))]; b != nil && !d.countLinks {
+		if b.order < a.order {
+			return false
+		}
+		b.within = append(b.within, a)
 	}
-	d.usageOf(e.Root(), e.Rel())
+	a.dir(e.Rel())
 	return true
 }
 
-// usageOf returns the usage of a directory. It adds the directories above too, which --files-from need not name.
-func (d *diskUsage) usageOf(top, rel string) *usage {
-	dirs := d.dirs[top]
-	if dirs == nil {
-		dirs = map[string]*usage{"": {}}
-		d.dirs[top] = dirs
-	}
-	for up := rel; dirs[up] == nil; up = parent(up) {
-		dirs[up] = &usage{}
-	}
-	return dirs[rel]
-}
-
-func (d *diskUsage) visit(it *run.Item, c *output.Chunk) error {
+func (d *diskUsage) visit(it *run.Item, _ *output.Chunk) error {
 	st, err := it.F.Stat()
 	if err != nil {
 		return err
 	}
-	file, rel, isArgument := usage{1, st.Size}, it.F.Rel(), it.IsArgument() // new strings, made before the lock is taken
+	above := parent(it.F.Rel()) // a new string, made before the lock is taken
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if isArgument {
-		d.Found.Store(true)
-		d.grand.add(file)
-		d.print(c, it.Dir, file)
-	} else if u := d.usageOf(it.Dir, parent(rel)); !d.alreadyCounted(st) {
-		u.add(file)
-	}
+	u := d.argument(it.Dir).dir(above)
+	d.count(u, st, it.IsArgument())
 	return nil
 }
 
-// alreadyCounted records a file, and reports whether it was counted through another hard link. Which of the links' directories
-// gets the size depends on the order of the walk.
-func (d *diskUsage) alreadyCounted(st fileproc.Stat) bool {
-	if d.countLinks || st.Inode == 0 {
-		return false
+// count adds a file to u, unless it has counted through another hard link. It counts for the first argument; which of that one's
+// directories has it depends on the order of the walk.
+func (d *diskUsage) count(u *dir, st fileproc.Stat, isArgument bool) {
+	if st.Inode != 0 && !isArgument && !d.countLinks && (st.Links != 1 || d.List != "" || d.Opts.Symlinks != fileproc.SymlinksSkip) {
+		id := fileID{st.Device, st.Inode}
+		if before := d.seen[id]; before != nil {
+			if before.order <= u.order {
+				return
+			}
+			before.add(usage{-1, -st.Size})
+		}
+		d.seen[id] = u
 	}
-	block, bit := fileID{st.Device, st.Inode / 64}, uint64(1)<<(st.Inode%64)
-	known := d.seen[block]&bit != 0
-	d.seen[block] |= bit
-	return known
+	u.add(usage{1, st.Size})
 }
 
 // printDirs prints the usage of each directory with its subdirectories, in the order of the components of the paths: each
 // directory comes after its contents, top comes last.
-func (d *diskUsage) printDirs(top string) {
-	c := output.Chunk{Out: d.Out}
-	defer c.FileDone()
-	dirs := d.dirs[top]
-	var keys []string // in a key, the end of a name sorts after the separator, and before what may follow in a longer name
-	for name := range dirs {
-		if name != "" {
-			keys = append(keys, strings.ReplaceAll(name, "/", "\x00")+"\x01")
+func (d *diskUsage) printDirs(c *output.Chunk, top string, a *argument) {
+	for _, name := range slices.SortedFunc(maps.Keys(a.dirs), func(x, y string) int {
+		if isBelow(x, y) || isBelow(y, x) {
+			return len(y) - len(x)
+		}
+		return fileproc.ComparePaths(x, y)
+	}) {
+		u, path := a.dirs[name], cmp.Or(top, ".")
+		if name == "" {
+			d.grand.add(u.usage)
+			d.Found.Store(d.Found.Load() || u.Files > 0)
+		} else if path = run.Join(top, name); !a.printed {
+			a.dirs[parent(name)].add(u.usage)
+		}
+		if name == "" || d.depth < 0 || strings.Count(name, "/") < d.depth {
+			d.print(c, path, u.usage)
 		}
 	}
-	slices.Sort(keys)
-	for _, key := range keys {
-		name := strings.ReplaceAll(key[:len(key)-1], "\x00", "/")
-		dirs[parent(name)].add(*dirs[name])
-		if d.depth < 0 || strings.Count(name, "/") < d.depth {
-			d.print(&c, run.Join(top, name), *dirs[name])
-		}
-	}
-	d.Found.Store(d.Found.Load() || dirs[""].Files > 0)
-	d.grand.add(*dirs[""])
-	d.print(&c, cmp.Or(top, "."), *dirs[""])
+	a.printed = true
+}
+
+// isBelow reports whether a relative path lies below dir.
+func isBelow(path, dir string) bool {
+	return dir == "" || strings.HasPrefix(path, dir) && strings.HasPrefix(path[len(dir):], "/")
 }
 
 func (d *diskUsage) print(c *output.Chunk, path string, u usage) {

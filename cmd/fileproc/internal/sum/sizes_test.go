@@ -13,24 +13,33 @@ import (
 	"github.com/fileproc/fileproc/cmd/fileproc/internal/run"
 )
 
-// A file counts once, whichever of its hard links are met, and each file for itself: one of another device may have the same number, and
-// where the system gives no number, each is another file. With --count-links each link counts.
-func TestAlreadyCounted(t *testing.T) {
-	d := diskUsage{Run: new(run.Run), seen: map[fileID]uint64{}}
+// A file counts once, whichever of its hard links are met, and for the first argument that has one. Each file counts for itself: one of
+// another device may have the same number, and where the system gives no number, each is another file. With --count-links each link counts.
+func TestHardLinksCountOnce(t *testing.T) {
+	d := diskUsage{Run: new(run.Run), seen: map[fileID]*dir{}}
+	first, second := &dir{argument: &argument{}}, &dir{argument: &argument{order: 1}}
 	for device := range uint64(3) {
-		for _, inode := range []uint64{1, 2, 63, 64, 65, 127, 128, 1 << 40, 1<<40 + 1<<32, 1<<64 - 1, 1<<64 - 64} {
-			st := fileproc.Stat{Device: device, Inode: inode}
-			require.False(t, d.alreadyCounted(st), "%d of %d", inode, device)
-			require.True(t, d.alreadyCounted(st), "%d of %d", inode, device)
-		}
-		for range 2 {
-			require.False(t, d.alreadyCounted(fileproc.Stat{Device: device}))
+		for _, inode := range []uint64{1, 2, 64, 1 << 40, 1<<64 - 1} {
+			st := fileproc.Stat{Device: device, Inode: inode, Links: 2, Size: 5}
+			for _, u := range []*dir{second, first, first, second} {
+				d.count(u, st, false)
+			}
 		}
 	}
+	require.Equal(t, usage{15, 75}, first.usage)
+	require.Zero(t, second.usage)
+	for _, st := range []fileproc.Stat{{Links: 2}, {Inode: 7, Links: 1}} {
+		d.count(second, st, false)
+		d.count(second, st, false)
+	}
+	require.EqualValues(t, 4, second.Files)
+	d.Opts.Symlinks = fileproc.SymlinksFiles // a link may lead to the file, too
+	d.count(second, fileproc.Stat{Inode: 7, Links: 1}, false)
+	d.count(second, fileproc.Stat{Inode: 7, Links: 1}, false)
+	require.EqualValues(t, 5, second.Files)
 	d.countLinks = true
-	for range 2 {
-		require.False(t, d.alreadyCounted(fileproc.Stat{Inode: 1}))
-	}
+	d.count(second, fileproc.Stat{Inode: 7, Links: 2}, false)
+	require.EqualValues(t, 6, second.Files)
 }
 
 // While the first item blocks, up to maxAhead others are worked on; all are done in order.
