@@ -12,8 +12,10 @@ import (
 	"go/token"
 	"io/fs"
 	"maps"
+	"net/url"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -236,6 +238,53 @@ func TestDocsNameTestsThatAreThere(t *testing.T) {
 	for i := range promises {
 		named := fmt.Sprintf(`^TestInvariant%d\D`, i+1)
 		require.True(t, slices.ContainsFunc(slices.Collect(maps.Keys(tests)), regexp.MustCompile(named).MatchString), "no %s", named)
+	}
+}
+
+// TestDocsLinks: each link in the documentation leads to a file that is there and, after a #, to one of its headings.
+func TestDocsLinks(t *testing.T) {
+	inModule(t)
+	block, code := regexp.MustCompile("(?ms)^```.*?^```$|^    [^\n]*"), regexp.MustCompile("`[^`\n]+`")
+	heading, link := regexp.MustCompile(`(?m)^#+ (.*)`), regexp.MustCompile(`\]\(([^)\s]*)\)`)
+	notInAnchor := regexp.MustCompile(`[^\p{L}\p{N}\- _]`)
+	links, anchors := map[string][]string{}, map[string]bool{} // links by page, anchors as "page#anchor"
+	require.NoError(t, filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil || d.IsDir() && (path != "." && strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata"):
+			return fs.SkipDir
+		case filepath.Ext(path) != ".md":
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		text, path = block.ReplaceAll(text, nil), filepath.ToSlash(path)
+		for _, m := range link.FindAllSubmatch(code.ReplaceAll(text, nil), -1) {
+			links[path] = append(links[path], string(m[1]))
+		}
+		for _, m := range heading.FindAllSubmatch(text, -1) {
+			anchors[path+"#"+strings.ReplaceAll(notInAnchor.ReplaceAllString(strings.ToLower(string(m[1])), ""), " ", "-")] = true
+		}
+		return err
+	}))
+	if len(links) == 0 {
+		t.Skip("the tests run without the documentation")
+	}
+	require.Contains(t, links["README.md"], "docs/dev/performance.md#cold-trees", "the test sees links")
+	for page, targets := range links {
+		for _, target := range targets {
+			if u, err := url.Parse(target); err != nil || u.Scheme != "" {
+				require.NoError(t, err, page)
+				continue
+			}
+			file, anchor, _ := strings.Cut(target, "#")
+			if file = path.Join(path.Dir(page), file); strings.HasPrefix(target, "#") {
+				file = page
+			}
+			_, err := os.Stat(file)
+			require.NoError(t, err, page)
+			if anchor != "" {
+				require.True(t, anchors[file+"#"+anchor], "%s links to %s", page, target)
+			}
+		}
 	}
 }
 
