@@ -374,12 +374,12 @@ func (f *File) hasContent(now replace.Old) (bool, error) {
 	}
 }
 
-// Xattrs returns the extended attributes of a regular file or a directory by name, such as
-// "user.mime_type", or nil if there are none. It opens the file as [File.Open] does. If
-// the metadata is known and has changed since the file was read, the error is
-// [ErrChanged]. The error is errors.ErrUnsupported for other types, with Options.FS, on a
-// file system without extended attributes, and on systems other than Linux, macOS, FreeBSD
-// and NetBSD.
+// Xattrs returns the extended attributes by name, such as "user.mime_type", or nil if there
+// are none. It opens a regular file as [File.Open] does. If the metadata is known and has
+// changed since the file was read, the error is [ErrChanged]. The error is
+// errors.ErrUnsupported with Options.FS, on a file system without extended attributes, on
+// systems other than Linux, macOS, FreeBSD and NetBSD, and for symbolic links and special
+// files except on Linux with a /proc.
 func (f *File) Xattrs() (all map[string][]byte, err error) {
 	err = f.w.withDir(f.node, func(d backend.Directory) error {
 		switch f.typ {
@@ -388,7 +388,8 @@ func (f *File) Xattrs() (all map[string][]byte, err error) {
 			all, err = f.xattrsOfDir(d)
 			return err
 		default:
-			return errors.ErrUnsupported
+			all, err = f.xattrsOfOther(d)
+			return err
 		}
 		file, err := d.OpenFile(f.name, f.Path())
 		if err != nil {
@@ -432,6 +433,22 @@ func (f *File) xattrsOfDir(parent backend.Directory) (map[string][]byte, error) 
 		return d.Xattrs()
 	}
 	return nil, errors.ErrUnsupported
+}
+
+// xattrsOfOther is Xattrs for a symbolic link or a special file.
+func (f *File) xattrsOfOther(parent backend.Directory) (map[string][]byte, error) {
+	d, ok := parent.(backend.AnyAttributed)
+	if !ok {
+		return nil, errors.ErrUnsupported
+	}
+	now, all, err := d.XattrsOf(f.name)
+	if err == nil {
+		err = f.checkType(now)
+	}
+	if was, ok := f.metadata(); ok && err == nil && !content.IsSame(was, now) {
+		err = ErrChanged
+	}
+	return all, err
 }
 
 // notRegular is the error of what is about the content of a file, or nil if f has content.

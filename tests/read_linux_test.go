@@ -273,12 +273,18 @@ func TestXattrs(t *testing.T) {
 	}))
 }
 
-// TestXattrsOfDirectories: root's too, and none of what has no content.
+// TestXattrsOfDirectories: root's too, and those of links and FIFOs, not of what a link leads to.
 func TestXattrsOfDirectories(t *testing.T) {
 	dir, _ := rooted(t, "d/f=1", "link -> d", "pipe|")
 	for _, rel := range []string{"", "d"} {
 		if err := unix.Setxattr(filepath.Join(dir, rel), "user.of", []byte("dir "+rel), 0); err != nil {
 			t.Skip("no extended attributes here: ", err)
+		}
+	}
+	own := map[string]string{} // only root may give them some
+	for _, name := range []string{"link", "pipe"} {
+		if unix.Lsetxattr(filepath.Join(dir, name), "trusted.of", []byte(name), 0) == nil {
+			own[name] = name
 		}
 	}
 	for _, stat := range []bool{false, true} {
@@ -287,15 +293,30 @@ func TestXattrsOfDirectories(t *testing.T) {
 			switch {
 			case f.IsDir():
 				require.Equal(t, "dir "+f.Rel(), string(got["user.of"]))
-			case f.Type() != 0:
+			case f.Type() != 0 && fileproc.Backend() == "generic":
 				require.ErrorIs(t, err, errors.ErrUnsupported)
 				return nil
+			case f.Type() != 0:
+				require.Equal(t, own[f.Name()], string(got["trusted.of"]))
+				require.NotContains(t, got, "user.of")
 			default:
 				require.Empty(t, got)
 			}
 			return err
 		}))
 	}
+	require.NoError(t, fileproc.ForEach(t.Context(), dir, fileproc.Options{AllTypes: true, Stat: true}, func(f *fileproc.File) error {
+		if f.Rel() == "link" && fileproc.Backend() != "generic" {
+			require.NoError(t, os.Remove(f.Path()))
+			require.NoError(t, os.Symlink("another", f.Path()))
+			_, err := f.Xattrs()
+			require.ErrorIs(t, err, fileproc.ErrChanged)
+			require.NoError(t, os.Remove(f.Path()))
+			_, err = f.Xattrs()
+			require.ErrorIs(t, err, fileproc.ErrChanged)
+		}
+		return nil
+	}))
 	require.NoError(t, fileproc.ForEach(t.Context(), dir, fileproc.Options{AllTypes: true, Stat: true, Workers: 1}, func(f *fileproc.File) error {
 		if f.Rel() != "d" {
 			return nil

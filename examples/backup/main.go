@@ -35,7 +35,7 @@ func describe(f *fileproc.File) (string, error) {
 	switch f.Type() {
 	case fs.ModeSymlink:
 		text, err := f.ReadLink()
-		return fmt.Sprintf("%s %q", line, text), err
+		return fmt.Sprintf("%s %q %q", line, text, xattrs), err
 	case 0:
 		h := sha256.New()
 		_, err = io.Copy(h, f.Reader())

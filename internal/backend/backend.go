@@ -87,6 +87,12 @@ type Attributed interface {
 	Xattrs() (map[string][]byte, error)
 }
 
+// An AnyAttributed is a directory that has the metadata and the extended attributes of an entry
+// of any type. It opens the entry only to look at it.
+type AnyAttributed interface {
+	XattrsOf(name names.Name) (sys.Stat, map[string][]byte, error)
+}
+
 // A Replacer is a directory in which files can be replaced.
 type Replacer interface {
 	// Replace gives the file name new content, unless check returns an error. It returns the

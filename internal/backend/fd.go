@@ -180,6 +180,21 @@ func (d *fdDir) ReadLink(name names.Name) (string, error) {
 
 func (d *fdDir) Xattrs() (map[string][]byte, error) { return sys.Xattrs(d.fd) }
 
+func (d *fdDir) XattrsOf(name names.Name) (s sys.Stat, all map[string][]byte, err error) {
+	if sys.PathFlags == 0 {
+		return s, nil, errors.ErrUnsupported
+	}
+	fd, err := sys.Openat(d.fd, name, sys.PathFlags)
+	if err != nil {
+		return s, nil, d.openError(name, err, 0)
+	}
+	defer unix.Close(fd)
+	if s, err = sys.Fstat(fd); err == nil {
+		all, err = sys.Xattrs(fd)
+	}
+	return s, all, err
+}
+
 func (d *fdDir) Replace(name names.Name, content []byte, check replace.Check) (sys.Stat, error) {
 	old, err := sys.Openat(d.fd, name, sys.FileFlags)
 	if err != nil {

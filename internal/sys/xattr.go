@@ -4,18 +4,25 @@ package sys
 
 import (
 	"slices"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 )
 
-// Xattrs returns the extended attributes of an open file, nil if it has none.
+// Xattrs returns the extended attributes of an open file, nil if it has none. The calls do not
+// take a descriptor of PathFlags, but the path by which /proc leads to that file.
 func Xattrs(fd int) (all map[string][]byte, err error) {
 	names, err := xattrNames(fd)
 	if err != nil {
 		return nil, &Error{"flistxattr", err}
 	}
 	for _, name := range names {
-		value, err := whole(func(p []byte) (int, error) { return unix.Fgetxattr(fd, name, p) })
+		value, err := whole(func(p []byte) (n int, err error) {
+			if n, err = unix.Fgetxattr(fd, name, p); err == unix.EBADF {
+				n, err = unix.Getxattr(inProc(fd), name, p)
+			}
+			return n, err
+		})
 		if err != nil {
 			if now, e := xattrNames(fd); e == nil && !slices.Contains(now, name) { // removed since it was listed
 				continue
@@ -29,6 +36,8 @@ func Xattrs(fd int) (all map[string][]byte, err error) {
 	}
 	return all, nil
 }
+
+func inProc(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 
 // whole returns all that get gives. It asks for the size first: BSD cuts what does not fit.
 func whole(get func([]byte) (int, error)) ([]byte, error) {
