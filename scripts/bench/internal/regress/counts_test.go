@@ -134,7 +134,7 @@ func TestPlantedCallIsFound(t *testing.T) {
 		return fmt.Sprint(err)
 	}
 	assert.Equal(t, "<nil>", risen(clean, cases))
-	assert.Contains(t, risen(c.plant(clean, "if plantedCalls++; plantedCalls%100 == 0 {\nif d, err := openRoot(`.`); err == nil { d.close() }\n}\n",
+	assert.Contains(t, risen(c.plant(clean, "if plantedCalls++; plantedCalls%100 == 0 {\nif d, err := backend.OpenRoot(`.`); err == nil { d.Close() }\n}\n",
 		"var plantedCalls int\n\n"), cases[:1]), "flat_5k/whole: openat a file")
 	mapped := risen(c.plant(clean, `if m, err := syscall.Mmap(-1, 0, 1<<20, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE); err == nil {
 	for k := 0; k < len(m); k += 4096 { m[k] = 1 }
