@@ -62,6 +62,7 @@ type config struct {
 	allTypes   bool // also pass to fn what is no regular file
 	statFirst  bool // fetch the metadata before the content, for hooks.Unchanged
 	noURing    bool
+	durable    bool
 	onReplace  func(worker int, content []byte) // see plumbing.Hooks
 	download   bool                             // also read files that are stored remotely
 

@@ -107,24 +107,6 @@ var errStopped = content.ErrStopped
 // over Stream or Walk ended early.
 var errEnough = errors.New("fileproc: enough")
 
-// misnamed is the failure of a name in Options.Files that does not lead to a
-// regular file or, with a slash at its end, to a directory.
-type misnamed struct{ err error }
-
-func (m misnamed) Error() string {
-	mode, known := m.err.(sys.Irregular)
-	switch {
-	case fs.FileMode(mode).IsDir():
-		return "a directory, named without a slash at the end"
-	case known:
-		return fmt.Sprintf("not a regular file: %v", fs.FileMode(mode))
-	}
-	return "not a regular file, or behind a symbolic link: " + m.err.Error()
-}
-
-func (m misnamed) Is(target error) bool { return target == fs.ErrInvalid }
-func (m misnamed) Unwrap() error        { return m.err }
-
 // A PanicError is a panic in fn or in another callback. The function that was
 // given the callback panics with a *PanicError on its caller's goroutine.
 type PanicError struct {

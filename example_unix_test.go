@@ -56,7 +56,7 @@ func ExampleSymlinks() {
 	// [index.md -> first.md posts/first.md theme/style.css -> style.css] <nil>
 }
 
-// A formatter replaces the files that it changes.
+// A formatter replaces the files that it changes. They are on the disk when Process returns.
 func ExampleFile_Replace() {
 	dir, err := os.MkdirTemp("", "fileproc-")
 	if err != nil {
@@ -67,7 +67,7 @@ func ExampleFile_Replace() {
 		panic(err)
 	}
 
-	changed, err := fileproc.Process(context.Background(), dir, fileproc.Options{Ordered: true}, func(f *fileproc.File) (string, error) {
+	changed, err := fileproc.Process(context.Background(), dir, fileproc.Options{Ordered: true, Durable: true}, func(f *fileproc.File) (string, error) {
 		out := bytes.ToUpper(f.Data())
 		if bytes.Equal(out, f.Data()) {
 			return "", fileproc.ErrSkip

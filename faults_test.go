@@ -954,8 +954,8 @@ func TestWhatAMisnamedFileIs(t *testing.T) {
 	for err, want := range map[error]string{
 		sys.Irregular(fs.ModeDir): "a directory, named without", sys.Irregular(fs.ModeSocket): "not a regular file: S", errBroken: "symbolic link: input/output error",
 	} {
-		require.ErrorContains(t, misnamed{err}, want)
-		require.ErrorIs(t, misnamed{err}, err)
+		require.ErrorContains(t, sys.Misnamed{Err: err}, want)
+		require.ErrorIs(t, sys.Misnamed{Err: err}, err)
 	}
 }
 

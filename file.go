@@ -30,6 +30,8 @@ type File struct {
 	unchanged bool        // hooks.Unchanged has returned true, or fn has called plumbing.API.SetUnchanged
 	lateStat  bool        // the metadata in content were looked up after Data had been read
 	replaced  bool        // by Replace
+	inSelect  bool        // Options.Select runs
+	prepared  *prepared   // with Options.Durable: see group
 }
 
 // NewFile returns a File that belongs to no run. It serves to test a function without

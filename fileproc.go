@@ -106,7 +106,9 @@ func process[T any](ctx context.Context, root string, opts *Options, noFn bool, 
 	calls := opts.callbacks()
 	calls.fn = func(f *File) error {
 		v, err := fn(f)
-		if hasResult(err) {
+		if p := f.prepared; p != nil && err == nil {
+			p.deliver = results.later(v)
+		} else if hasResult(err) {
 			results.add(f.w.slot, v)
 		}
 		return err

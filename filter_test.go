@@ -57,7 +57,7 @@ func TestShardsAreOfOneSize(t *testing.T) {
 	const shards, paths = 8, 100_000
 	var parts [shards]int
 	for i := range paths {
-		parts[shardOf(fmt.Sprintf("d%03d/file%06d.md", i/100, i), shards)]++
+		parts[names.ShardOf(fmt.Sprintf("d%03d/file%06d.md", i/100, i), shards)]++
 	}
 	for i, n := range parts {
 		require.InEpsilon(t, paths/shards, n, 0.05, "part %d", i)

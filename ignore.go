@@ -33,32 +33,11 @@ func splitIgnoreFiles(files []string) (names, paths []string) {
 	return names, paths
 }
 
-// levelsUp returns how many directories above root the path of an ignore file
-// leads, and the rest of the path.
-func levelsUp(p string) (n int, rest string) {
-	rest = filepath.ToSlash(p)
-	for {
-		below, up := strings.CutPrefix(rest, "../")
-		if !up {
-			return n, rest
-		}
-		n, rest = n+1, strings.TrimLeft(below, "/")
-	}
-}
-
-// depthOf returns how many directories of Options.FS are above root.
-func depthOf(root string) int {
-	if root == "." {
-		return 0
-	}
-	return strings.Count(root, "/") + 1
-}
-
 // readIgnorePaths reads the files that Options.IgnoreFiles names by path, for t.
 func (w *worker) readIgnorePaths(t *tree) error {
 	root := &t.root
 	for _, p := range w.cfg.ignorePaths {
-		n, rest := levelsUp(p)
+		n, rest := names.LevelsUp(p)
 		dir, below, err := above(w.cfg, t.paths.root, n)
 		if err != nil {
 			return err

@@ -17,6 +17,7 @@ import (
 	"github.com/fileproc/fileproc/internal/backend"
 	"github.com/fileproc/fileproc/internal/gitignore"
 	"github.com/fileproc/fileproc/internal/names"
+	"github.com/fileproc/fileproc/internal/replace"
 	"github.com/fileproc/fileproc/internal/sys"
 )
 
@@ -181,7 +182,7 @@ func (n *node) givenError(name string, err error) error {
 	case errors.Is(c.Err, fs.ErrNotExist):
 		return &sys.Error{Op: e.Op, Err: c.Err}
 	}
-	return &sys.Error{Op: e.Op, Err: misnamed{c.Err}}
+	return &sys.Error{Op: e.Op, Err: sys.Misnamed(c)}
 }
 
 // join returns prefix and relPath(name) as one string, in one allocation.
@@ -225,6 +226,18 @@ func comparePaths(a *node, aName string, b *node, bName string) int {
 		order = cmp.Or(strings.Compare(a.name.String(), b.name.String()), order)
 	}
 	return order
+}
+
+// A prepared is a file that fn has replaced, and whose new content is not on the disk yet:
+// with Options.Durable, files become durable in groups. Then it gets its name, and the caller
+// gets fn's result.
+type prepared struct {
+	replace.Pending
+	node    *node
+	group   *backend.Group[*prepared]
+	bytes   int
+	deliver func(slot int) // nil if fn has returned no result, or the caller has it
+	err     error          // that fn has returned
 }
 
 // replacements are the names of files that a run has replaced, in directories whose

@@ -63,7 +63,7 @@ func (s Symlinks) String() string {
 //     [Options.AllTypes]
 //   - Symbolic links: [Options.Symlinks], [Options.SymlinksOutside]
 //   - What is read of each file: [Options.ReadSize], [Options.MaxFileSize],
-//     [Options.Download], [Options.Stat]
+//     [Options.Download], [Options.Stat], [Options.Durable]
 //   - Results, failures and progress: [Options.Ordered], [Options.OnError],
 //     [Options.OnSkip], [Options.Report], [Options.OnProgress]
 //   - Workers and machines: [Options.Workers], [Options.Shard],
@@ -237,6 +237,16 @@ type Options struct {
 	// names.
 	Stat bool
 
+	// Durable lets what [File.Replace] has written survive a loss of power: it is on the disk when
+	// the run returns. On ext4, xfs and btrfs (Linux 5.8), each worker syncs up to 1,000 files
+	// together. Replace then returns nil before its file has the new content, and the run delivers
+	// and counts fn's result when it is on the disk. If that fails, the file's failure is the
+	// error that Replace would have returned. A run that is cancelled leaves files that still wait
+	// as they were, and counts them as abandoned. Elsewhere, in a [Stream], with package
+	// incremental, through links, and until the sequence of Files has ended, Replace
+	// syncs its file and the directory, which takes far longer. [Options.FS] cannot be durable.
+	Durable bool
+
 	// # Results, failures and progress
 	//
 	// Ordered gives results in the order of their paths, compared name by name and
@@ -407,7 +417,7 @@ func (o *Options) config(root string, noFn bool) (config, error) {
 		skipHidden: o.SkipHidden, skipBinary: o.SkipBinary, oneFilesystem: o.OneFilesystem,
 		shard: o.Shard, shards: o.Shards, ignoreCase: o.IgnoreCase,
 		followFiles: o.Symlinks != SymlinksSkip, followDirs: o.Symlinks == SymlinksFollow, followOutside: o.SymlinksOutside,
-		noRead: o.ReadSize == NoRead, readLimit: o.MaxFileSize, skipLarger: o.SkipLarger, stat: o.Stat, allTypes: o.AllTypes, statFirst: o.hooks.Unchanged != nil, noURing: o.DisableURing, onReplace: o.hooks.OnReplace, download: o.Download,
+		noRead: o.ReadSize == NoRead, readLimit: o.MaxFileSize, skipLarger: o.SkipLarger, stat: o.Stat, allTypes: o.AllTypes, statFirst: o.hooks.Unchanged != nil, noURing: o.DisableURing, durable: o.Durable, onReplace: o.hooks.OnReplace, download: o.Download,
 		workers: o.Workers, mayGrow: o.FS == nil || o.Workers == 0,
 	}
 	if c.noRead && (c.files != nil || c.statFirst || c.skipLarger > 0) {
@@ -533,6 +543,9 @@ func (o *Options) validate(root string) error {
 	if o.AllTypes && o.hooks.Unchanged != nil {
 		bad("Options.AllTypes cannot be combined with package incremental, which knows regular files alone")
 	}
+	if o.Durable && o.FS != nil {
+		bad("Options.Durable cannot be combined with Options.FS, which does not report what is on a disk")
+	}
 	if o.OneFilesystem && o.FS != nil {
 		bad("Options.OneFilesystem cannot be combined with Options.FS, which reports no devices")
 	}
@@ -546,7 +559,7 @@ func (o *Options) validate(root string) error {
 		if f == "" || f == "." || f == ".." || strings.IndexByte(f, 0) >= 0 {
 			bad("Options.IgnoreFiles has %q: want the name or the path of a file", f)
 		}
-		if n, _ := levelsUp(f); o.FS != nil && slices.ContainsFunc(roots, func(root string) bool { return n > depthOf(root) }) {
+		if n, _ := names.LevelsUp(f); o.FS != nil && slices.ContainsFunc(roots, func(root string) bool { return n > names.Depth(root) }) {
 			bad("Options.IgnoreFiles has %q, which is above Options.FS: want a path within it", f)
 		}
 	}

@@ -1,6 +1,9 @@
 package fileproc
 
 import (
+	"cmp"
+	"errors"
+
 	"github.com/fileproc/fileproc/internal/backend"
 	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/names"
@@ -36,12 +39,13 @@ import (
 // again in the same run.
 //
 // Afterwards Data is as before, Stat is that of the new file, and Replace may be called
-// again. [Report].Replaced counts the files.
+// again. [Report].Replaced counts the files. With [Options.Durable], the file may get the new
+// content later, and Stat is then still that of the old one.
 //
-// No temporary file is left when Replace returns. A process that is killed leaves at most
-// one for each worker, named .fileproc-*.tmp with 32 hexadecimal digits. No run delivers
-// or counts such files. A run that replaces a file removes those that it lists and that
-// are older than an hour.
+// No temporary file is left when the run returns. A process that is killed leaves at most
+// one for each worker, with Durable 1,000, named .fileproc-*.tmp with 32 hexadecimal
+// digits. No run delivers or counts such files. A run that replaces a file removes those
+// that it lists and that are older than an hour.
 //
 // The error wraps fs.ErrInvalid if the file is not a regular one. It wraps
 // errors.ErrUnsupported for a File of [NewFile], for a FIFO or a device as root, on
@@ -53,9 +57,12 @@ func (f *File) Replace(content []byte) error {
 	if err != nil {
 		return err
 	}
-	if f.w.run.cfg == nil || f.node.tree.stream != 0 {
+	switch {
+	case f.inSelect:
+		err = errors.New("called in Options.Select, before the file is read")
+	case f.w.run.cfg == nil || f.node.tree.stream != 0:
 		err = backend.ErrNotReplaceable
-	} else {
+	default:
 		err = f.w.withDir(f.node, func(d backend.Directory) error { return f.replaceIn(d, content) })
 	}
 	if err != nil {
@@ -65,13 +72,16 @@ func (f *File) Replace(content []byte) error {
 }
 
 func (f *File) replaceIn(d backend.Directory, content []byte) error {
+	f.w.run.skipFromNowOn(f.node, f.name)
+	if g := f.w.self.(*worker).groupOf(f, d); g != nil {
+		return f.prepareIn(g, d.(backend.GroupReplacer), content)
+	}
 	replaceAs := func(d backend.Directory, name names.Name) error {
 		r, ok := d.(backend.Replacer)
 		if !ok {
 			return backend.ErrNotReplaceable
 		}
-		f.w.run.skipFromNowOn(f.node, f.name)
-		s, err := r.Replace(name, content, f.check)
+		s, err := r.Replace(name, content, f.check, f.w.run.cfg.durable)
 		if err != nil {
 			return err
 		}
@@ -157,5 +167,67 @@ func (s *shared) clean() {
 			_ = d.Clean(t.name)
 		}
 		s.dirs.release(t.node, 1, 0)
+	}
+}
+
+// groupOf returns the group of f, which is in d. It returns nil if somebody may wait for fn's
+// result: the loop of a Stream, package incremental, or the sequence of Options.Files.
+func (w *worker) groupOf(f *File, d backend.Directory) *backend.Group[*prepared] {
+	if !w.cfg.durable || f.replaced || w.calls.yieldError != nil || w.cfg.onReplace != nil || !w.given.isOver() {
+		return nil
+	}
+	return w.groups.For(d)
+}
+
+func (f *File) prepareIn(g *backend.Group[*prepared], d backend.GroupReplacer, content []byte) error {
+	p, err := d.Prepare(f.name, content, f.check)
+	if err == nil {
+		if f.prepared != nil { // by an earlier call
+			_ = d.Commit(f.prepared.Pending, errStopped)
+		}
+		f.prepared = &prepared{Pending: p, node: f.node, group: g, bytes: len(content)}
+	}
+	return err
+}
+
+// settleLater is settle for a file that fn has replaced. If fn has failed, the file does not
+// wait for others: the error may end the run.
+func (w *worker) settleLater(p *prepared, err error) {
+	w.dirs.ref(p.node, 1)
+	switch p.err = err; {
+	case err != nil && !errors.Is(err, ErrSkip):
+		w.makeDurable(p.group, []*prepared{p}, nil)
+	case p.group.Add(p, p.bytes):
+		w.makeDurable(p.group, p.group.Take(), nil)
+	}
+}
+
+// makeDurable makes files durable and settles them, or removes their new content because of failed.
+func (w *worker) makeDurable(disk backend.Syncer, files []*prepared, failed error) {
+	errs := backend.MakeDurable(disk, len(files), func(i int, failed error) error {
+		defer w.dirs.release(files[i].node, 0, 1)
+		return w.withDir(files[i].node, func(d backend.Directory) error { return d.(backend.GroupReplacer).Commit(files[i].Pending, failed) })
+	}, failed)
+	defer func() { w.counts.abandoned += int64(len(files)) }() // OnError may panic
+	for _, err := range errs {
+		p := files[0]
+		files = files[1:]
+		if err != nil {
+			err = sys.PathError("replace", p.node.path(p.Name.String()), err)
+		} else if w.counts.replaced++; p.deliver != nil {
+			p.deliver(w.slot)
+		}
+		w.settle(&File{node: p.node, name: p.Name}, cmp.Or(err, p.err))
+	}
+}
+
+// settleGroups settles the files that still wait. All workers have ended.
+func (s *shared) settleGroups(failed error) {
+	for _, w := range s.workers {
+		w.tryAcquireSlot() // for deliver; all are free
+		for _, g := range w.groups {
+			w.makeDurable(g, g.Take(), failed)
+		}
+		w.releaseSlot()
 	}
 }

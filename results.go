@@ -159,6 +159,9 @@ func (c *collector[T]) add(slot int, v T) {
 	s.results = append(s.results, v)
 }
 
+// later returns a function that adds v.
+func (c *collector[T]) later(v T) func(slot int) { return func(slot int) { c.add(slot, v) } }
+
 // padded keeps the results of two slots from sharing a cache line.
 type padded[T any] struct {
 	results []T

@@ -172,6 +172,9 @@ func (r *run) execute() error {
 			r.pool.runWorker(0)
 		}
 		r.pool.wait()
+		if !r.stopped() || context.Cause(r.ctx) == errEnough {
+			r.early(w, func() { r.settleGroups(nil) })
+		}
 		endProgress()
 		r.clean()
 	}
@@ -387,6 +390,7 @@ func (r *run) finish(start time.Time) {
 		}
 	}()
 	r.pool.wait()
+	r.settleGroups(errStopped)
 	r.pool.stop()                       // nothing may begin once the directories that it needs are closed
 	descriptors.Holders.Remove(&r.dirs) // before the Report: other runs evict nothing of a run that is over
 	defer r.dirs.closeAll()

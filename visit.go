@@ -104,7 +104,9 @@ func (w *worker) ask(f *File, b *batch, i int) bool {
 			w.abandon()
 			return false
 		}
+		f.inSelect = true
 		selected := selects(f)
+		f.inSelect = false
 		w.endReading()
 		if !selected {
 			w.skip(f, SkippedSelect)
@@ -199,7 +201,12 @@ func (w *worker) call(f *File) {
 			data[i] = 0xDB
 		}
 	}
-	w.settle(f, err)
+	if p := f.prepared; p != nil {
+		f.prepared = nil
+		w.settleLater(p, err)
+	} else {
+		w.settle(f, err)
+	}
 }
 
 // callOnBinary calls hooks.OnBinary for f, and counts f as skipped.

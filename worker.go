@@ -124,6 +124,7 @@ type worker struct {
 	entryFilter entryFilter
 	scanner     scanner
 	spare       *batch // to be used again
+	groups      backend.Groups[*prepared]
 	file        File
 
 	shown struct {
@@ -203,6 +204,10 @@ func (s *shared) startWorker(id int) *worker {
 // retire gives back what the next run can use.
 func (w *worker) retire() {
 	w.endReading() // of a callback that has panicked
+	if p := w.file.prepared; p != nil {
+		_ = w.withDir(p.node, func(d backend.Directory) error { return d.(backend.GroupReplacer).Commit(p.Pending, errStopped) })
+	}
+	w.groups.Close()
 	w.content.groups.Close()
 	w.metadata.groups.Close()
 	w.reader.GiveBuffer()

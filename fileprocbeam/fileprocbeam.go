@@ -162,8 +162,8 @@ func Register[T any](name string, fn func(*fileproc.File) (T, error)) *Transform
 // have the same meaning as in package fileproc. Paths in IgnoreFiles, and the user's ignore
 // file with GitIgnore, are those of the worker that lists. Process panics, as Beam's
 // functions do, for invalid options and for options that cannot travel or have no meaning
-// here: AllTypes, Roots, Files, FS, Select, SelectDir, Symlinks, SymlinksOutside, Ordered,
-// OnError, OnSkip, Report and OnProgress.
+// here: AllTypes, Roots, Files, FS, Select, SelectDir, Symlinks, SymlinksOutside, Durable,
+// Ordered, OnError, OnSkip, Report and OnProgress.
 func (t *Transform[T]) Process(s beam.Scope, root string, opts fileproc.Options) (results, failures beam.PCollection) {
 	results, failures, err := t.TryProcess(s, root, opts)
 	if err != nil {

@@ -59,6 +59,7 @@ var refused = map[string]string{
 	"Select":          "a function cannot travel to the workers: fn may return fileproc.ErrSkip",
 	"OnError":         "a function cannot travel to the workers: failures are a PCollection",
 	"Report":          "a pointer cannot travel to the workers: the pipeline has metrics",
+	"Durable":         "fn's result goes on before its file is on the disk",
 	"Ordered":         "a PCollection has no order",
 	"Symlinks":        "workers get names, which are not followed if they are links",
 	"SymlinksOutside": "workers get names, which are not followed if they are links",

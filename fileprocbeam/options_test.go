@@ -30,6 +30,7 @@ var refusedOptions = map[string]fileproc.Options{
 	"OnSkip":          {OnSkip: func(fileproc.Entry, fileproc.SkipReason) {}},
 	"FS":              {FS: fstest.MapFS{}},
 	"Ordered":         {Ordered: true},
+	"Durable":         {Durable: true},
 	"Symlinks":        {Symlinks: fileproc.SymlinksFiles},
 	"SymlinksOutside": {SymlinksOutside: true},
 }

@@ -25,7 +25,7 @@ func TestReplace(t *testing.T) {
 			require.NoError(t, os.WriteFile(filepath.Join(root, name), []byte(is), 0o644))
 		}
 		run := func() (calls int, report fileproc.Report) {
-			got, err := incremental.Process(t.Context(), root, incremental.Options[string]{File: cache, Compare: compare}, fileproc.Options{Workers: 1, Report: &report},
+			got, err := incremental.Process(t.Context(), root, incremental.Options[string]{File: cache, Compare: compare}, fileproc.Options{Workers: 1, Durable: compare == incremental.CompareAuto, Report: &report},
 				func(f *fileproc.File) (string, error) {
 					calls++
 					out := bytes.ToUpper(f.Data())

@@ -20,6 +20,7 @@ import (
 
 	"github.com/fileproc/fileproc"
 	"github.com/fileproc/fileproc/internal/callfaults"
+	"github.com/fileproc/fileproc/internal/fsinfo"
 	"github.com/fileproc/fileproc/internal/knobs"
 	"github.com/fileproc/fileproc/internal/replace"
 	"github.com/fileproc/fileproc/internal/testtree"
@@ -32,6 +33,7 @@ func init() {
 	tasks["short counts"] = shortCounts
 	tasks["always interrupted"] = alwaysInterrupted
 	tasks["each call of Replace fails"] = eachCallOfReplaceFails
+	tasks["syncs fail"] = syncsFail
 }
 
 // failingCalls are the calls that fail in the tests, and whether a run has another way than each.
@@ -457,4 +459,77 @@ func eachCallOfReplaceFails(t *testing.T, root string) {
 		}
 	}
 	t.Logf("%d runs", runs)
+}
+
+// TestInvariant11SyncFails: with Options.Durable, a file of which the disk does not have all is a failure. It keeps its old
+// content, unless only the sync of its name has failed. A group of files needs two syncs.
+func TestInvariant11SyncFails(t *testing.T) {
+	if fileproc.Backend() == "generic" {
+		t.Skip("package os makes the calls")
+	}
+	output, _ := runTask(t, "syncs fail", t.TempDir())
+	noteLeftOut(t, output)
+}
+
+func syncsFail(t *testing.T, root string) {
+	var made, failing atomic.Int64
+	err := callfaults.Start([]uintptr{unix.SYS_SYNCFS, unix.SYS_FSYNC}, func(c callfaults.Call) (int, unix.Errno, bool) {
+		return 0, unix.EIO, made.Add(1) == failing.Load()
+	})
+	if err != nil {
+		t.Log("left out: ", err)
+		return
+	}
+	const n = 20
+	dir, err := os.Open(root)
+	require.NoError(t, err)
+	defer dir.Close()
+	for _, streams := range []bool{false, true} {
+		isGroup := !streams && fsinfo.SyncsWhole(int(dir.Fd()))
+		for k := range int64(3) {
+			for i := range n {
+				write(t, root, map[string]string{fmt.Sprint("f", i): "old"})
+			}
+			made.Store(0)
+			failing.Store(k)
+			var report fileproc.Report
+			errs := map[string]error{}
+			opts := fileproc.Options{Durable: true, Workers: 1, Report: &report, OnError: func(err error) error {
+				errs[filepath.Base(err.(*fileproc.Failure).Path)] = err
+				return nil
+			}}
+			fn := func(f *fileproc.File) (string, error) { return f.Rel(), f.Replace([]byte("new")) }
+			results := 0
+			if streams { // its loop may wait for the result
+				for _, err := range fileproc.Stream(t.Context(), root, opts, fn) {
+					require.NoError(t, err)
+					results++
+				}
+			} else {
+				rels, err := fileproc.Process(t.Context(), root, opts, fn)
+				require.NoError(t, err)
+				results = len(rels)
+			}
+			requireBalanced(t, report)
+			calls, failed := 2*n, 1
+			if isGroup {
+				calls, failed = 2, n
+			}
+			if k == 0 {
+				failed = 0
+			} else if k == 1 {
+				calls-- // the names are not synced
+			}
+			require.EqualValues(t, calls, made.Load())
+			require.Equal(t, n-failed, results)
+			require.Len(t, errs, failed)
+			require.EqualValues(t, n-failed, report.Replaced)
+			now := contents(t, root)
+			require.Len(t, now, n)
+			for name, content := range now {
+				require.Equal(t, k == 1 && errs[name] != nil, content == "old")
+				require.True(t, errs[name] == nil || errors.Is(errs[name], unix.EIO), errs[name])
+			}
+		}
+	}
 }

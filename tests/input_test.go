@@ -51,6 +51,7 @@ func TestBadInput(t *testing.T) {
 		{name: "Symlinks negative", root: dir, opts: opts{Symlinks: -1}, says: []string{"Symlinks", "-1"}},
 		{name: "Symlinks in FS", root: ".", opts: opts{FS: system, Symlinks: fileproc.SymlinksFiles}, says: []string{"Symlinks", "FS"}},
 		{name: "SymlinksOutside alone", root: dir, opts: opts{SymlinksOutside: true}, says: []string{"SymlinksOutside", "Symlinks skips"}},
+		{name: "Durable in FS", root: ".", opts: opts{FS: system, Durable: true}, says: []string{"Durable", "FS"}},
 		{name: "OneFilesystem in FS", root: ".", opts: opts{FS: system, OneFilesystem: true}, says: []string{"OneFilesystem", "FS"}},
 		{name: "negative Shards", root: dir, opts: opts{Shards: -3}, says: []string{"Shards", "-3"}},
 		{name: "Shard beyond", root: dir, opts: opts{Shards: 3, Shard: 3}, says: []string{"Shard is 3", "0 to 2"}},

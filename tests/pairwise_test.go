@@ -63,6 +63,7 @@ var dimensions = [][]setting{
 	option("SkipLarger", func(o *fileproc.Options) *int64 { return &o.SkipLarger }, 0, 1, 600, 40_000),
 	option("SkipBinary", func(o *fileproc.Options) *bool { return &o.SkipBinary }, false, true),
 	option("Download", func(o *fileproc.Options) *bool { return &o.Download }, false, true),
+	option("Durable", func(o *fileproc.Options) *bool { return &o.Durable }, false, true),
 	option("Stat", func(o *fileproc.Options) *bool { return &o.Stat }, false, true),
 	option("Workers", func(o *fileproc.Options) *int { return &o.Workers }, 0, 1, 4, 17),
 	option("Ordered", func(o *fileproc.Options) *bool { return &o.Ordered }, false, true),
@@ -106,6 +107,8 @@ func whyRefused(a asked) string {
 		return "SymlinksOutside"
 	case o.AllTypes && (o.Symlinks != fileproc.SymlinksSkip || o.Files != nil || a.asksOld):
 		return "AllTypes"
+	case o.Durable && a.fsys:
+		return "Durable"
 	case o.OneFilesystem && a.fsys:
 		return "OneFilesystem"
 	case o.Roots != nil && (o.Files != nil || a.asksOld):
@@ -496,5 +499,5 @@ func TestOptionsRefused(t *testing.T) {
 			}
 		}
 	}
-	require.Len(t, seen, 8, "each reason of whyRefused")
+	require.Len(t, seen, 9, "each reason of whyRefused")
 }

@@ -86,7 +86,7 @@ func touch(t *testing.T, root string, rels ...string) {
 // TestInvariant11Replace: every file is replaced once, and nothing is left.
 func TestInvariant11Replace(t *testing.T) {
 	replaces(t)
-	for _, opts := range []fileproc.Options{{}, {Stat: true}, {Ordered: true}, {ReadSize: 4}, {Files: nil, Workers: 1}, {DisableURing: true, Workers: 8}} {
+	for _, opts := range []fileproc.Options{{}, {Stat: true}, {Ordered: true}, {ReadSize: 4}, {Files: nil, Workers: 1}, {DisableURing: true, Workers: 8}, {Durable: true}, {Durable: true, Ordered: true, Workers: 8}} {
 		root := t.TempDir()
 		files, want := map[string]string{}, map[string]string{}
 		for i := range 300 {
@@ -125,14 +125,16 @@ func TestInvariant11Replace(t *testing.T) {
 // TestReplaceAgain: a second call in the same callback replaces the new file.
 func TestReplaceAgain(t *testing.T) {
 	replaces(t)
-	root := t.TempDir()
-	write(t, root, map[string]string{"f": "1"})
-	var report fileproc.Report
-	require.NoError(t, fileproc.ForEach(t.Context(), root, fileproc.Options{Report: &report}, func(f *fileproc.File) error {
-		return errors.Join(f.Replace([]byte("22")), f.Replace([]byte("333")))
-	}))
-	require.Equal(t, map[string]string{"f": "333"}, contents(t, root))
-	require.EqualValues(t, 1, report.Replaced)
+	for _, durable := range []bool{false, true} {
+		root := t.TempDir()
+		write(t, root, map[string]string{"f": "1"})
+		var report fileproc.Report
+		require.NoError(t, fileproc.ForEach(t.Context(), root, fileproc.Options{Durable: durable, Report: &report}, func(f *fileproc.File) error {
+			return errors.Join(f.Replace([]byte("22")), f.Replace([]byte("333")))
+		}))
+		require.Equal(t, map[string]string{"f": "333"}, contents(t, root))
+		require.EqualValues(t, 1, report.Replaced)
+	}
 }
 
 // saves are ways in which others change a file.
@@ -157,7 +159,7 @@ var saves = map[string]func(t *testing.T, name string){
 func TestInvariant11ChangedBefore(t *testing.T) {
 	replaces(t)
 	for how, save := range saves {
-		for _, opts := range []fileproc.Options{{}, {Stat: true}, {Stat: true, ReadSize: 2}} {
+		for _, opts := range []fileproc.Options{{}, {Stat: true}, {Stat: true, ReadSize: 2}, {Durable: true}} {
 			root := t.TempDir()
 			write(t, root, map[string]string{"f": "content", "other": "other"})
 			var report fileproc.Report
@@ -197,14 +199,18 @@ func TestInvariant11ChangedMeanwhile(t *testing.T) {
 				}
 			}
 		}
-		err := fileproc.ForEach(t.Context(), root, fileproc.Options{}, func(f *fileproc.File) error {
-			if f.Name() != "f" {
-				return nil
-			}
-			return f.Replace([]byte("ours"))
-		})
-		require.ErrorIs(t, err, fileproc.ErrChanged, how)
-		require.Equal(t, want, contents(t, root), how)
+		for _, durable := range []bool{false, true} {
+			require.NoError(t, os.RemoveAll(filepath.Join(root, "f")))
+			write(t, root, map[string]string{"f": "content"})
+			err := fileproc.ForEach(t.Context(), root, fileproc.Options{Durable: durable}, func(f *fileproc.File) error {
+				if f.Name() != "f" {
+					return nil
+				}
+				return f.Replace([]byte("ours"))
+			})
+			require.ErrorIs(t, err, fileproc.ErrChanged, how)
+			require.Equal(t, want, contents(t, root), how)
+		}
 	}
 }
 
@@ -548,32 +554,110 @@ func TestReplaceThenEnd(t *testing.T) {
 		"exit":   func(func()) error { runtime.Goexit(); return nil },
 	}
 	for how, end := range ends {
-		root := t.TempDir()
-		touch(t, root, "a", "b", "c", "d/e", "d/f", "d/g")
-		var report fileproc.Report
-		ctx, cancel := context.WithCancel(t.Context())
-		leavesNothing(t, func() {
-			done := make(chan struct{})
-			go func() {
-				defer close(done)
-				defer func() { _ = recover() }()
-				_ = fileproc.ForEach(ctx, root, fileproc.Options{Report: &report}, func(f *fileproc.File) error {
-					if err := f.Replace([]byte("new")); err != nil {
-						return err
-					}
-					return end(cancel)
-				})
-			}()
-			<-done
-		})
-		cancel()
-		replaced := 0
-		got := contents(t, root)
-		require.Len(t, got, 6, how)
-		for _, content := range got {
-			replaced += strings.Count(content, "new")
-		}
-		require.EqualValues(t, replaced, report.Replaced, how)
-		require.Positive(t, replaced)
+		testReplaceThenEnd(t, how, end, false)
+		testReplaceThenEnd(t, how, end, true)
 	}
+}
+
+func testReplaceThenEnd(t *testing.T, how string, end func(cancel func()) error, durable bool) {
+	root := t.TempDir()
+	touch(t, root, "a", "b", "c", "d/e", "d/f", "d/g")
+	var report fileproc.Report
+	ctx, cancel := context.WithCancel(t.Context())
+	leavesNothing(t, func() {
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			defer func() { _ = recover() }()
+			_ = fileproc.ForEach(ctx, root, fileproc.Options{Durable: durable, Report: &report}, func(f *fileproc.File) error {
+				if err := f.Replace([]byte("new")); err != nil {
+					return err
+				}
+				return end(cancel)
+			})
+		}()
+		<-done
+	})
+	cancel()
+	replaced := 0
+	got := contents(t, root)
+	require.Len(t, got, 6, how)
+	for _, content := range got {
+		replaced += strings.Count(content, "new")
+	}
+	require.EqualValues(t, replaced, report.Replaced, how)
+	require.True(t, replaced > 0 || durable, how)
+	requireBalanced(t, report)
+}
+
+// TestDurable: with Options.Durable, a result comes if and only if its file was replaced, whatever else fn returns.
+func TestDurable(t *testing.T) {
+	replaces(t)
+	watchdog(t)
+	sorry := errors.New("sorry")
+	for _, streams := range []bool{false, true} {
+		root := t.TempDir()
+		files := map[string]string{}
+		for i := range map[bool]int{false: 2500, true: 100}[streams] { // so many that a worker has several groups
+			files[fmt.Sprintf("d%d/f%d", i%5, i)] = "old"
+		}
+		files["skipped"], files["failed"], files["both"], files["read"] = "old", "old", "old", "old"
+		write(t, root, files)
+		var report fileproc.Report
+		got := map[string]bool{}
+		opts := fileproc.Options{Durable: true, Report: &report, Workers: 3}
+		fn := func(f *fileproc.File) (string, error) {
+			if f.Rel() == "read" {
+				return f.Rel(), nil
+			}
+			err := f.Replace([]byte("new " + f.Rel()))
+			switch f.Rel() {
+			case "skipped":
+				return "", fileproc.ErrSkip
+			case "failed":
+				return "", sorry
+			case "both":
+				return f.Rel(), fileproc.WithResult(sorry)
+			}
+			return f.Rel(), err
+		}
+		leavesNothing(t, func() {
+			if streams {
+				for rel, err := range fileproc.Stream(t.Context(), root, opts, fn) {
+					require.True(t, err == nil || errors.Is(err, sorry))
+					got[rel] = true
+				}
+				return
+			}
+			rels, err := fileproc.Process(t.Context(), root, opts, fn)
+			require.ErrorIs(t, err, sorry)
+			for _, rel := range rels {
+				got[rel] = true
+			}
+		})
+		delete(got, "")
+		require.Len(t, got, len(files)-2)
+		require.NotContains(t, got, "skipped")
+		now := contents(t, root)
+		require.Len(t, now, len(files))
+		for rel, content := range now {
+			require.Equal(t, rel != "read", content == "new "+rel, rel)
+		}
+		require.EqualValues(t, len(files)-1, report.Replaced)
+		require.EqualValues(t, 2, report.Failed)
+		requireBalanced(t, report)
+	}
+}
+
+// TestReplaceInSelect: fn could not see the file as it was, so the file stays.
+func TestReplaceInSelect(t *testing.T) {
+	root := t.TempDir()
+	touch(t, root, "f")
+	var err error
+	require.NoError(t, fileproc.ForEach(t.Context(), root, fileproc.Options{Select: func(f *fileproc.File) bool {
+		err = f.Replace([]byte("new"))
+		return true
+	}}, func(*fileproc.File) error { return nil }))
+	require.ErrorContains(t, err, "Select")
+	require.Equal(t, map[string]string{"f": "f"}, contents(t, root))
 }

@@ -96,8 +96,8 @@ type AnyAttributed interface {
 // A Replacer is a directory in which files can be replaced.
 type Replacer interface {
 	// Replace gives the file name new content, unless check returns an error. It returns the
-	// metadata that the file then has.
-	Replace(name names.Name, content []byte, check replace.Check) (sys.Stat, error)
+	// metadata that the file then has. If durable is set, all is then on the disk.
+	Replace(name names.Name, content []byte, check replace.Check, durable bool) (sys.Stat, error)
 }
 
 // A Cleaner is a directory in which a run that was killed may have left a temporary file.

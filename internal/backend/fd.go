@@ -195,17 +195,38 @@ func (d *fdDir) XattrsOf(name names.Name) (s sys.Stat, all map[string][]byte, er
 	return s, all, err
 }
 
-func (d *fdDir) Replace(name names.Name, content []byte, check replace.Check) (sys.Stat, error) {
+func (d *fdDir) Replace(name names.Name, content []byte, check replace.Check, durable bool) (s sys.Stat, err error) {
+	p, err := d.prepare(name, content, check, durable)
+	if err == nil {
+		s, err = p.Commit(d.fd)
+	}
+	if err == nil && durable {
+		err = replace.SyncDir(d.fd)
+	}
+	return s, err
+}
+
+func (d *fdDir) prepare(name names.Name, content []byte, check replace.Check, durable bool) (replace.Pending, error) {
 	old, err := sys.Openat(d.fd, name, sys.FileFlags)
 	if err != nil {
-		return sys.Stat{}, d.openError(name, err, 0)
+		return replace.Pending{}, d.openError(name, err, 0)
 	}
-	p, err := replace.Prepare(d.fd, old, name, content, check)
-	unix.Close(old)
-	if err != nil {
-		return sys.Stat{}, err
+	defer unix.Close(old)
+	return replace.Prepare(d.fd, old, name, content, check, durable)
+}
+
+func (d *fdDir) OpenSync() (Syncer, error) { return replace.OpenSync(d.fd) }
+
+func (d *fdDir) Prepare(name names.Name, content []byte, check replace.Check) (replace.Pending, error) {
+	return d.prepare(name, content, check, false)
+}
+
+func (d *fdDir) Commit(p replace.Pending, failed error) error {
+	if failed != nil {
+		return errors.Join(failed, p.Discard(d.fd))
 	}
-	return p.Commit(d.fd)
+	_, err := p.Commit(d.fd)
+	return err
 }
 
 func (d *fdDir) Clean(name names.Name) error {

@@ -293,7 +293,7 @@ func (d *FSDir) OpenFile(names.Name, string) (*os.File, error) {
 var ErrNotReplaceable = &sys.Error{Op: "replace", Err: errors.ErrUnsupported}
 
 // Replace writes through the method WriteFile of a cache.Store or of a cache.FS.
-func (d *FSDir) Replace(name names.Name, content []byte, check replace.Check) (s sys.Stat, err error) {
+func (d *FSDir) Replace(name names.Name, content []byte, check replace.Check, _ bool) (s sys.Stat, err error) {
 	var write func(string, []byte) (fs.FileInfo, error)
 	switch fsys := d.fsys.(type) {
 	case interface {

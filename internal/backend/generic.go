@@ -313,13 +313,13 @@ func (d *rootDir) OpenFile(name names.Name, _ string) (*os.File, error) {
 	return f, err
 }
 
-func (d *rootDir) Replace(name names.Name, content []byte, check replace.Check) (s sys.Stat, err error) {
+func (d *rootDir) Replace(name names.Name, content []byte, check replace.Check, durable bool) (s sys.Stat, err error) {
 	old, _, err := d.openRegular(name.String())
 	if err != nil {
 		return s, err
 	}
 	defer old.Close()
-	return replace.InRoot(d.root, old, name, content, check)
+	return replace.InRoot(d.root, old, name, content, check, durable)
 }
 
 func (d *rootDir) Clean(name names.Name) error {

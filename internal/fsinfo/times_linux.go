@@ -33,24 +33,34 @@ func KeepsTimes(name string) (bool, error) {
 
 // FileKeepsTimes is KeepsTimes for an open file.
 func FileKeepsTimes(f *os.File) bool {
-	var st unix.Statfs_t
-	return unix.Fstatfs(int(f.Fd()), &st) == nil && slices.Contains(goodTypes, uint32(st.Type))
+	return isOf(int(f.Fd()), goodTypes...)
 }
 
 // HasFineTimes reports whether a change of the open file that comes after a look at its metadata always shows in its ctime:
 // on Linux from 6.13, on the file systems with multigrain timestamps.
 func HasFineTimes(f *os.File) bool {
+	return isLinux(6, 13) && isOf(int(f.Fd()), unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.TMPFS_MAGIC)
+}
+
+// SyncsWhole reports whether syncfs sends all that the file system of fd has to the disk, and reports what could not be written
+// since fd was opened: on Linux from 5.8. Others, such as FUSE and network file systems, only send it to the server.
+func SyncsWhole(fd int) bool {
+	return isLinux(5, 8) && isOf(fd, unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC)
+}
+
+func isLinux(major, minor int) bool {
 	var name unix.Utsname
-	var major, minor int
+	var isMajor, isMinor int
 	if unix.Uname(&name) != nil {
 		return false
 	}
-	if n, _ := fmt.Sscanf(unix.ByteSliceToString(name.Release[:]), "%d.%d", &major, &minor); n < 2 || major < 6 || major == 6 && minor < 13 {
-		return false
-	}
+	n, _ := fmt.Sscanf(unix.ByteSliceToString(name.Release[:]), "%d.%d", &isMajor, &isMinor)
+	return n == 2 && (isMajor > major || isMajor == major && isMinor >= minor)
+}
+
+func isOf(fd int, types ...uint32) bool {
 	var st unix.Statfs_t
-	err := unix.Fstatfs(int(f.Fd()), &st)
-	return err == nil && slices.Contains([]uint32{unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.TMPFS_MAGIC}, uint32(st.Type))
+	return unix.Fstatfs(fd, &st) == nil && slices.Contains(types, uint32(st.Type))
 }
 
 // BootName returns a text that is different for each boot of the machine, "" if there is none.

@@ -3,7 +3,11 @@
 package replace
 
 import (
+	"errors"
+
+	"github.com/fileproc/fileproc/internal/fsinfo"
 	"github.com/fileproc/fileproc/internal/names"
+	"github.com/fileproc/fileproc/internal/sys"
 	"golang.org/x/sys/unix"
 )
 
@@ -28,4 +32,24 @@ func isOverlay(dir int) bool {
 // leads to a file without content after a loss of power, but not at an exchange of names.
 func startWriteback(fd int) {
 	_ = unix.SyncFileRange(fd, 0, 0, unix.SYNC_FILE_RANGE_WRITE)
+}
+
+// flush sends an open file or directory to the disk.
+func flush(fd int) error { return unix.Fsync(fd) }
+
+// OpenSync returns a Syncer for the file system of dir, or an error where Syncer.Sync would not do.
+func OpenSync(dir int) (Syncer, error) {
+	if !fsinfo.SyncsWhole(dir) {
+		return -1, errors.ErrUnsupported
+	}
+	fd, err := sys.Openat(dir, names.Dot, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC)
+	return Syncer(fd), err
+}
+
+// Sync makes all that the file system has durable. It reports what could not be written since OpenSync.
+func (s Syncer) Sync() error {
+	if _, err := sys.IgnoringEINTR(func() (int, error) { return 0, unix.Syncfs(int(s)) }); err != nil {
+		return &sys.Error{Op: "syncfs", Err: err}
+	}
+	return nil
 }

@@ -3,6 +3,8 @@
 package replace
 
 import (
+	"errors"
+
 	"github.com/fileproc/fileproc/internal/names"
 	"golang.org/x/sys/unix"
 )
@@ -15,3 +17,11 @@ func renameNew(int, names.Name, names.Name) error { return unix.ENOSYS }
 func isOverlay(int) bool { return false }
 
 func startWriteback(int) {}
+
+// flush sends an open file or directory to the disk.
+func flush(fd int) error { return unix.Fsync(fd) }
+
+// OpenSync fails: no call here makes a whole file system durable and reports what it could not write.
+func OpenSync(int) (Syncer, error) { return -1, errors.ErrUnsupported }
+
+func (Syncer) Sync() error { return errors.ErrUnsupported }

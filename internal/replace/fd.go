@@ -13,8 +13,9 @@ import (
 )
 
 // Prepare writes data to a temporary file in the directory dir. Old is the open file of this name there. The temporary file
-// gets what belongs to the old one. If that or the write fails, nothing is left.
-func Prepare(dir, old int, name names.Name, data []byte, check Check) (p Pending, err error) {
+// gets what belongs to the old one. If durable is set, the new content is on the disk when Prepare returns. If anything fails,
+// nothing is left.
+func Prepare(dir, old int, name names.Name, data []byte, check Check, durable bool) (p Pending, err error) {
 	was, err := sys.Fstat(old)
 	if err == nil {
 		err = sys.CheckRegular("fstat", was.Mode)
@@ -30,12 +31,14 @@ func Prepare(dir, old int, name names.Name, data []byte, check Check) (p Pending
 	if err != nil {
 		return p, err
 	}
-	err = p.fill(old, fd, data)
+	if err = p.fill(old, fd, data); err == nil && durable {
+		err = fsync(fd)
+	}
 	if e := unix.Close(fd); e != nil && e != unix.EINTR && err == nil { // NFS reports a full disk here
 		err = &sys.Error{Op: "close", Err: e}
 	}
 	if err != nil {
-		err = errors.Join(err, p.discard(dir))
+		err = errors.Join(err, p.Discard(dir))
 	}
 	return p, err
 }
@@ -94,8 +97,29 @@ func write(fd int, data []byte) error {
 	return nil
 }
 
-// discard removes the temporary file.
-func (p *Pending) discard(dir int) error { return Remove(dir, p.Temporary) }
+// A Syncer is a descriptor of a file system.
+type Syncer int
+
+func (s Syncer) Close() { unix.Close(int(s)) }
+
+func fsync(fd int) error {
+	if _, err := sys.IgnoringEINTR(func() (int, error) { return 0, flush(fd) }); err != nil {
+		return &sys.Error{Op: "fsync", Err: err}
+	}
+	return nil
+}
+
+// SyncDir makes the names in a directory durable. Some file systems have no such call for directories (SMB).
+func SyncDir(fd int) error {
+	err := fsync(fd)
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOTSUP) {
+		return nil
+	}
+	return err
+}
+
+// Discard removes the temporary file.
+func (p *Pending) Discard(dir int) error { return Remove(dir, p.Temporary) }
 
 // Remove removes a temporary file. It tries again once: the call may have been interrupted.
 func Remove(dir int, temporary names.Name) error {
@@ -146,7 +170,7 @@ func (p *Pending) rename(dir int) error {
 		}
 	}
 	if err != nil {
-		err = errors.Join(err, p.discard(dir))
+		err = errors.Join(err, p.Discard(dir))
 	}
 	return err
 }
@@ -162,7 +186,7 @@ func (p *Pending) exchanged(dir int, err error) error {
 		switch {
 		case err != nil && lookErr == nil && isFile(came, in): // the names are as they were
 			if !back {
-				return errors.Join(exchangeError(err), p.discard(dir))
+				return errors.Join(exchangeError(err), p.Discard(dir))
 			}
 			if err == unix.ENOENT { // somebody has removed the name: what they had saved before comes back
 				err = renameNew(dir, p.Temporary, p.Name)
@@ -180,7 +204,7 @@ func (p *Pending) exchanged(dir int, err error) error {
 		case lookErr != nil && back:
 			return p.stuck(errors.Join(err, lookErr))
 		case lookErr == nil && isExpected(dir, came, out):
-			if err = p.discard(dir); back {
+			if err = p.Discard(dir); back {
 				err = errors.Join(why, err)
 			}
 			return err

@@ -6,14 +6,16 @@ import (
 	"errors"
 	"io"
 	"os"
+	"syscall"
 
 	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/sys"
 )
 
 // InRoot gives the file name, which is open as old, new content, unless check returns an error. It returns the metadata that the
-// file then has. The last look at the name is directly before the rename.
-func InRoot(root *os.Root, old *os.File, name names.Name, data []byte, check Check) (s sys.Stat, err error) {
+// file then has. The last look at the name is directly before the rename. If durable is set, the file and its name are on the
+// disk when InRoot returns.
+func InRoot(root *os.Root, old *os.File, name names.Name, data []byte, check Check, durable bool) (s sys.Stat, err error) {
 	info, err := old.Stat()
 	if err != nil {
 		return s, sys.AsError("fstat", err)
@@ -26,7 +28,9 @@ func InRoot(root *os.Root, old *os.File, name names.Name, data []byte, check Che
 	if err != nil {
 		return s, sys.AsError("openat", err)
 	}
-	err = p.fillFile(old, f, data)
+	if err = p.fillFile(old, f, data); err == nil && durable {
+		err = syncFile(f)
+	}
 	if e := f.Close(); err == nil && e != nil {
 		err = sys.AsError("close", e)
 	}
@@ -36,10 +40,34 @@ func InRoot(root *os.Root, old *os.File, name names.Name, data []byte, check Che
 	if err != nil {
 		return s, errors.Join(err, RemoveIn(root, p.Temporary))
 	}
+	if durable {
+		if err = syncIn(root); err != nil {
+			return s, err
+		}
+	}
 	if info, err := root.Lstat(name.String()); err == nil && isFile(sys.StatOfInfo(info), p.new) {
 		return sys.StatOfInfo(info), nil
 	}
 	return p.new, nil
+}
+
+func syncFile(f *os.File) error {
+	if err := f.Sync(); err != nil {
+		return sys.AsError("fsync", err)
+	}
+	return nil
+}
+
+func syncIn(root *os.Root) error {
+	dir, err := root.Open(".")
+	if err != nil {
+		return sys.AsError("openat", err)
+	}
+	defer dir.Close()
+	if err = syncFile(dir); errors.Is(err, syscall.EINVAL) { // the file system has no such call for directories
+		err = nil
+	}
+	return err
 }
 
 func (p *Pending) fillFile(old, f *os.File, data []byte) error {

@@ -11,7 +11,7 @@ import (
 )
 
 // InRoot is not supported: a rename over another file is not atomic here.
-func InRoot(*os.Root, *os.File, names.Name, []byte, Check) (sys.Stat, error) {
+func InRoot(*os.Root, *os.File, names.Name, []byte, Check, bool) (sys.Stat, error) {
 	return sys.Stat{}, &sys.Error{Op: "replace", Err: errors.ErrUnsupported}
 }
 

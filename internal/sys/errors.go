@@ -64,3 +64,21 @@ type Irregular fs.FileMode
 func (i Irregular) Error() string {
 	return fmt.Sprintf("not a regular file any more: %v", fs.FileMode(i))
 }
+
+// A Misnamed is the failure of a name in Options.Files that does not lead to a
+// regular file or, with a slash at its end, to a directory.
+type Misnamed struct{ Err error }
+
+func (m Misnamed) Error() string {
+	mode, known := m.Err.(Irregular)
+	switch {
+	case fs.FileMode(mode).IsDir():
+		return "a directory, named without a slash at the end"
+	case known:
+		return fmt.Sprintf("not a regular file: %v", fs.FileMode(mode))
+	}
+	return "not a regular file, or behind a symbolic link: " + m.Err.Error()
+}
+
+func (m Misnamed) Is(target error) bool { return target == fs.ErrInvalid }
+func (m Misnamed) Unwrap() error        { return m.Err }
