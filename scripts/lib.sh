@@ -11,7 +11,13 @@ memory=
 trap '! declare -F cleanup >/dev/null || cleanup; [[ $memory != */ext4 ]] || umount -l "$memory"; rm -rf "$tmp" "${memory%/ext4}"' EXIT
 
 skip() { echo "   skipped: $1"; }
-has() { command -v "$1" >/dev/null || { skip "no $1"; return 1; }; }
+# has TOOL... reports whether the machine has the tools.
+has() {
+	local tool
+	for tool; do
+		command -v "$tool" >/dev/null || { skip "no $tool"; return 1; }
+	done
+}
 # is NAME LIST... reports whether the name is in the list.
 is() { [[ " ${*:2} " = *" $1 "* ]]; }
 

@@ -12,10 +12,10 @@ wasm=$(go env GOROOT)/lib/wasm
 # on reports whether this machine is of a platform, or of an operating system.
 on() { [[ $(go env GOHOSTOS)/$(go env GOHOSTARCH) = $1* ]] || { skip "needs $1"; return 1; }; }
 
-# under_wine runs the tests as windows/amd64. It fills two gaps of wine 8: bcryptprimitives.dll is missing, without which no Go
+# run_windows runs the tests as windows/amd64. It fills two gaps of wine 8: bcryptprimitives.dll is missing, without which no Go
 # program starts, and NtSetInformationFile answers STATUS_NOT_IMPLEMENTED to FileDispositionInformationEx. For a Windows
 # without that information class package os has another way to remove a file; the overlay makes it take that way here.
-under_wine() {
+run_windows() {
 	local os_file status=0 module
 	on linux/amd64 && has wine && has x86_64-w64-mingw32-gcc || return 0
 	export WINEPREFIX=$tmp/wine WINEDEBUG=-all WINEDLLOVERRIDES="mscoree,mshtml=" LC_ALL=C.UTF-8
@@ -73,33 +73,17 @@ emulated() { # GOARCH, qemu's name for the architecture
 	GOOS=linux GOARCH=$1 go test $timeout -short -exec "qemu-$2-static" ./...
 }
 
-run() {
-	case $1 in
-	386)
-		on linux/amd64 || return 0
-		GOARCH=386 go test $timeout -short $TESTFLAGS ./...
-		;;
-	arm64) emulated arm64 aarch64 ;;
-	s390x) emulated s390x s390x ;;
-	js)
-		has node || return 0
-		GOOS=js GOARCH=wasm go test $timeout -short -exec "$wasm/go_js_wasm_exec" . ./tests
-		;;
-	wasip1)
-		go -C scripts build -o "$tmp/wazero" github.com/tetratelabs/wazero/cmd/wazero || return 1
-		PATH=$tmp:$PATH GOWASIRUNTIME=wazero GOOS=wasip1 GOARCH=wasm \
-			go test $timeout -short -exec "$wasm/go_wasip1_wasm_exec" . ./tests
-		;;
-	windows) under_wine ;;
-	*)
-		echo "portable: unknown platform $1" >&2
-		return 1
-		;;
-	esac
+run_386() { ! on linux/amd64 || GOARCH=386 go test $timeout -short $TESTFLAGS ./...; }
+run_arm64() { emulated arm64 aarch64; }
+run_s390x() { emulated s390x s390x; }
+run_js() { ! has node || GOOS=js GOARCH=wasm go test $timeout -short -exec "$wasm/go_js_wasm_exec" . ./tests; }
+run_wasip1() {
+	go -C scripts build -o "$tmp/wazero" github.com/tetratelabs/wazero/cmd/wazero || return 1
+	PATH=$tmp:$PATH GOWASIRUNTIME=wazero GOOS=wasip1 GOARCH=wasm go test $timeout -short -exec "$wasm/go_wasip1_wasm_exec" . ./tests
 }
 
 [ $# -gt 0 ] || set -- 386 arm64 s390x js wasip1
 for platform; do
-	beside "go test as $platform" eval "run $platform || false" # in run a command that fails is not the end
+	beside "go test as $platform" eval "run_$platform || false" # there a command that fails is not the end
 done
 all_ended

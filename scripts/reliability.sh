@@ -91,12 +91,6 @@ for part; do
 	is "$part" "${parts[@]}" || { echo "reliability: no part $part; the parts are ${parts[*]}" >&2; exit 2; }
 done
 for part; do
-	echo "== $part"
-	start=$SECONDS
-	if [ "$(uname)" = Linux ] || is "$part" fuzz race; then
-		"run_$part"
-	else
-		skip "it needs Linux"
-	fi
-	echo "   $((SECONDS - start)) s"
+	[ "$(uname)" = Linux ] || is "$part" fuzz race || { skip "$part, which needs Linux" && continue; }
+	step "$part" "run_$part"
 done

@@ -25,9 +25,7 @@ cleanup() {
 }
 trap 'exit 1' INT TERM
 
-for tool in java "$python" pgrep ps timeout; do
-	has "$tool" || exit 0
-done
+has java "$python" pgrep ps timeout || exit 0
 java=$(java -XshowSettings:properties -version 2>&1 | awk '$1 == "java.specification.version" { print $3 }' || true)
 [[ $java =~ ^[0-9]+$ ]] && [ "$java" -ge 17 ] || { skip "Spark needs Java 17, and this is ${java:-another}"; exit; }
 if [ "$("$python" -c 'import pyspark; print(pyspark.__version__)' 2>/dev/null)" != "$pyspark_version" ]; then

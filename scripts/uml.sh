@@ -8,11 +8,9 @@
 dir=$PWD
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 export PATH=$PATH:/usr/sbin:/sbin
-for tool in linux.uml modprobe; do
-	command -v "$tool" >/dev/null || { echo "uml: no $tool" >&2; exit 125; }
-done
+has linux.uml modprobe || exit 125
 modules=$(echo /usr/lib/uml/modules/*)
-[ -d "$modules" ] || { echo "uml: no modules, or those of more than one kernel: $modules" >&2; exit 125; }
+[ -d "$modules" ] || { skip "no modules, or those of more than one kernel: $modules"; exit 125; }
 
 mkdir "$tmp/out"
 cat >"$tmp/init" <<END

@@ -30,7 +30,7 @@ type known struct {
 	survives                            string // why no test notices it
 }
 
-func parse(only *regexp.Regexp) (all []known, err error) {
+func parse(only *regexp.Regexp) (all []known) {
 	for block := range strings.SplitSeq(list, "\n\n") {
 		var k known
 		for line := range strings.Lines(block) {
@@ -43,8 +43,7 @@ func parse(only *regexp.Regexp) (all []known, err error) {
 			case '!':
 				k.survives = strings.TrimSpace(rest)
 			case '=':
-				_, e := fmt.Sscan(rest, &k.dir, &k.function, &k.testDir, &k.tests)
-				err = errors.Join(err, e)
+				fail.Must(fmt.Sscan(rest, &k.dir, &k.function, &k.testDir, &k.tests))
 			case '#':
 				k.name = strings.TrimSpace(rest)
 			}
@@ -53,11 +52,11 @@ func parse(only *regexp.Regexp) (all []known, err error) {
 			all = append(all, k)
 		}
 	}
-	return all, err
+	return all
 }
 
-// copyFunctions plants each known mistake: it adds a copy of the function with the mistake, which the function calls if it is chosen.
-func copyFunctions(root string, all []known, plans *[]*plan) (sources []*source, err error) {
+// plantList plants each known mistake.
+func plantList(root string, all []known, plans *[]*plan) (sources []*source, err error) {
 	fset, dirs := token.NewFileSet(), map[string][]*source{}
 	for _, k := range all {
 		if dirs[k.dir] == nil {
@@ -99,7 +98,7 @@ func plantKnown(files []*source, k known, id int, plan *plan) error {
 			}
 			edited := string(body[:places[0][0]]) + strings.TrimSuffix(k.mistaken, "\n") + string(body[places[0][1]:])
 			plan.file, plan.line = s.name, bytes.Count(s.text[:int(fn.Body.Lbrace-s.start)+places[0][0]], []byte("\n"))+1
-			s.copyFunction(fn, edited, id)
+			s.addCopy(fn, edited, id)
 		}
 	}
 	if n != 1 {
@@ -108,38 +107,14 @@ func plantKnown(files []*source, k known, id int, plan *plan) error {
 	return nil
 }
 
-// copyFunction adds a copy of fn with another body, and a call of the copy at the beginning of fn.
-func (s *source) copyFunction(fn *ast.FuncDecl, body string, id int) {
-	var args []string
-	for _, field := range fn.Type.Params.List {
-		for _, name := range field.Names {
-			arg := name.Name
-			if arg == "_" {
-				arg = fmt.Sprintf("unused%d", name.Pos())
-				if !slices.ContainsFunc(s.inserts, func(in insert) bool { return in.at == int(name.Pos()-s.start) }) {
-					s.insert(name.Pos(), name.End(), 0, arg)
-				}
-			}
-			if _, ok := field.Type.(*ast.Ellipsis); ok {
-				arg += "..."
-			}
-			args = append(args, arg)
-		}
-	}
-	name := fmt.Sprintf("%s_%d", fn.Name.Name, id)
-	call := fmt.Sprintf("%s(%s)", name, strings.Join(args, ", "))
-	if fn.Recv != nil {
-		call = fn.Recv.List[0].Names[0].Name + "." + call
-	}
-	if fn.Type.Results != nil {
-		call = "return " + call
-	} else {
-		call += "; return"
+// addCopy adds a copy of fn's body with a mistake: a function that fn calls and returns from, if the mistake is chosen.
+func (s *source) addCopy(fn *ast.FuncDecl, body string, id int) {
+	body = strings.TrimSpace(body)
+	call := fmt.Sprintf("func() %s(); return", body)
+	if r := fn.Type.Results; r != nil {
+		call = fmt.Sprintf("return func() %s %s()", s.text[r.Pos()-s.start:r.End()-s.start], body)
 	}
 	s.insert(fn.Body.Lbrace+1, fn.Body.Lbrace+1, id, fmt.Sprintf(" if mutant.On(%d) { %s };", id, call))
-	head := s.text[fn.Pos()-s.start : fn.Body.Lbrace-s.start]
-	before, after, _ := bytes.Cut(head, []byte(fn.Name.Name+string(s.text[fn.Name.End()-s.start])))
-	s.insert(s.syntax.FileEnd, s.syntax.FileEnd, id, fmt.Sprintf("\n%s%s%c%s%s\n", before, name, s.text[fn.Name.End()-s.start], after, body))
 }
 
 // find returns each place of part's tokens in text: the begin of the first token and the end of the last.

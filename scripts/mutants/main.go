@@ -109,7 +109,7 @@ func (t *tool) do(only *regexp.Regexp, with []string, tests, since string, sampl
 
 // known runs each mistake of the list with the tests that it names.
 func (t *tool) known(only *regexp.Regexp) {
-	t.sources = fail.Must(copyFunctions(t.root, fail.Must(parse(only)), &t.plans))
+	t.sources = fail.Must(plantList(t.root, parse(only), &t.plans))
 	sound, skipped := map[test]*test{}, map[test]bool{}
 	for _, p := range t.plans {
 		key := test{dir: p.dir, name: p.tests}

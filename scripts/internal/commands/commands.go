@@ -55,6 +55,16 @@ func Do(ctx context.Context, args []string, commands map[string]func(context.Con
 	return fmt.Errorf("want a command: one of %v", slices.Sorted(maps.Keys(commands)))
 }
 
+// Flags returns flags whose help is usage and then the flags.
+func Flags(name, usage string) *flag.FlagSet {
+	flags := flag.NewFlagSet(name, flag.ContinueOnError)
+	flags.Usage = func() {
+		fmt.Fprint(flags.Output(), usage)
+		flags.PrintDefaults()
+	}
+	return flags
+}
+
 // Output runs a program in dir and returns what it printed. The error has the first line of standard error, since later lines are
 // consequences or a usage, and the last line, since lines of progress may come before it.
 func Output(ctx context.Context, dir, name string, args ...string) (string, error) {

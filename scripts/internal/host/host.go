@@ -13,15 +13,10 @@ import (
 
 // Machine returns one line that describes the machine and the file system of dir.
 func Machine(dir string) string {
-	parts := []string{runtime.Version(), strings.TrimSpace(runtime.GOOS + " " + Kernel()), field("cpuinfo", "model name"), runtime.GOARCH,
+	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
+	parts := []string{runtime.Version(), strings.TrimSpace(runtime.GOOS + " " + string(kernel)), field("cpuinfo", "model name"), runtime.GOARCH,
 		fmt.Sprint(runtime.NumCPU(), " cores"), FileSystem(dir)}
 	return strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" }), ", ")
-}
-
-// Kernel returns the release of the kernel, if /proc says it.
-func Kernel() string {
-	release, _ := os.ReadFile("/proc/sys/kernel/osrelease")
-	return strings.TrimSpace(string(release))
 }
 
 // field returns what a file in /proc says behind a key and a colon, or "" if it does not.
@@ -37,12 +32,9 @@ func field(file, key string) string {
 
 // FileSystem returns the type of the file system that contains dir, if df says it.
 func FileSystem(dir string) string {
-	text, err := exec.Command("df", "--output=fstype", "--", dir).Output()
-	lines := strings.Fields(string(text))
-	if err != nil || len(lines) < 2 {
-		return ""
-	}
-	return lines[1]
+	text, _ := exec.Command("df", "--output=fstype", "--", dir).Output()
+	_, name, _ := strings.Cut(strings.TrimSpace(string(text)), "\n") // the first line is a head
+	return name
 }
 
 // DropCaches empties the page, dentry and inode caches. It needs root.

@@ -1,8 +1,7 @@
-// Package record holds the measurements of the commands of bench, and writes them as text for benchstat and as tables.
+// Package record holds the measurements of the commands of bench, summarises them, and writes them as text for benchstat and as tables.
 package record
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"io"
@@ -11,8 +10,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/fileproc/fileproc/scripts/internal/measure"
 	"golang.org/x/perf/benchfmt"
+	"golang.org/x/text/language"
+	"golang.org/x/text/message"
 )
 
 // A Record is one measured pass of one side. The n-th records of all sides are from the same round.
@@ -77,15 +77,11 @@ func Write(w io.Writer, records ...Record) error {
 }
 
 // Read reads records. It returns an error if the text has anything else.
-func Read(from io.Reader) (records []Record, err error) {
-	text, err := io.ReadAll(from)
-	if err != nil {
-		return nil, err
-	}
-	if other := known.ReplaceAll(text, nil); len(other) > 0 { // benchfmt would ignore it
+func Read(text string) (records []Record, err error) {
+	if other := known.ReplaceAllString(text, ""); other != "" { // benchfmt would ignore it
 		return nil, fmt.Errorf("not a record: %q", other)
 	}
-	in := benchfmt.NewReader(bytes.NewReader(text), "records")
+	in := benchfmt.NewReader(strings.NewReader(text), "records")
 	for in.Scan() {
 		res, ok := in.Result().(*benchfmt.Result)
 		if !ok {
@@ -100,7 +96,7 @@ func Read(from io.Reader) (records []Record, err error) {
 		}
 		records = append(records, r)
 	}
-	if n := strings.Count("\n"+string(text), "\nBenchmark"); n != len(records) {
+	if n := strings.Count("\n"+text, "\nBenchmark"); n != len(records) {
 		return nil, fmt.Errorf("%d of %d passes have no value", n-len(records), n)
 	}
 	return records, in.Err()
@@ -160,20 +156,11 @@ func (s *Series) Median(unit string) float64 {
 	if s == nil || s.Values[unit] == nil {
 		return 0
 	}
-	return measure.Median(s.Values[unit])
-}
-
-// Spread summarizes f of each value of a unit.
-func (s *Series) Spread(unit string, f func(float64) float64) measure.Spread {
-	var out []float64
-	for _, v := range s.Values[unit] {
-		out = append(out, f(v))
-	}
-	return measure.Summarize(out)
+	return Median(s.Values[unit])
 }
 
 // Over summarizes the ratios of s to another series, round by round. If one of them is missing, ok is false.
-func (s *Series) Over(to *Series, unit string) (ratios measure.Spread, ok bool) {
+func (s *Series) Over(to *Series, unit string) (ratios Spread, ok bool) {
 	var out []float64
 	if s != nil && to != nil {
 		for i := range min(len(s.Values[unit]), len(to.Values[unit])) {
@@ -183,7 +170,7 @@ func (s *Series) Over(to *Series, unit string) (ratios measure.Spread, ok bool) 
 	if out == nil {
 		return ratios, false
 	}
-	return measure.Summarize(out), true
+	return Summarize(out), true
 }
 
 // Times formats the ratios of Over, and returns 1 if both are the same series.
@@ -191,17 +178,39 @@ func (s *Series) Times(to *Series, unit string) string {
 	if ratios, ok := s.Over(to, unit); s == to {
 		return "1"
 	} else if ok {
-		return Spread(ratios, "%.2f")
+		return ratios.Format("%.2f")
 	}
 	return ""
 }
 
-// Spread formats the median and, in parentheses, the extremes.
-func Spread(s measure.Spread, format string) string {
+// English formats numbers for a page: thousands get commas.
+var English = message.NewPrinter(language.English)
+
+// A Spread summarises repeated measurements. The median is the result; the extremes show how noisy the machine was.
+type Spread struct{ Median, Min, Max float64 }
+
+// Summarize returns the spread of at least one value.
+func Summarize(values []float64) Spread {
+	sorted := slices.Sorted(slices.Values(values))
+	return Spread{Median: Median(sorted), Min: sorted[0], Max: sorted[len(sorted)-1]}
+}
+
+// Format formats the median and, in parentheses, the extremes.
+func (s Spread) Format(format string) string {
 	if s.Min == s.Max {
-		return measure.English.Sprintf(format, s.Median)
+		return English.Sprintf(format, s.Median)
 	}
-	return measure.English.Sprintf(format+" ("+format+"…"+format+")", s.Median, s.Min, s.Max)
+	return English.Sprintf(format+" ("+format+"…"+format+")", s.Median, s.Min, s.Max)
+}
+
+// Median returns the median of at least one value: the middle one, or the mean of the middle two.
+func Median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	mid := len(sorted) / 2
+	if len(sorted)%2 == 1 {
+		return sorted[mid]
+	}
+	return (sorted[mid-1] + sorted[mid]) / 2
 }
 
 // A Column has a cell for each row of a table.
@@ -263,7 +272,7 @@ func (r Results) String() string {
 // ours formats the medians of our side's values, times in nanoseconds.
 func (p Pair) ours() string {
 	if p.Ours.Values[Wall] != nil {
-		return measure.English.Sprintf("%.0f ns/file", p.Ours.Median(Wall))
+		return English.Sprintf("%.0f ns/file", p.Ours.Median(Wall))
 	}
 	return p.Ours.units()
 }
@@ -271,7 +280,7 @@ func (p Pair) ours() string {
 func (s *Series) units() string {
 	var cells []string
 	for _, unit := range slices.Sorted(maps.Keys(s.Values)) {
-		cells = append(cells, measure.English.Sprintf("%.4g %s", s.Median(unit), unit))
+		cells = append(cells, English.Sprintf("%.4g %s", s.Median(unit), unit))
 	}
 	return strings.Join(cells, ", ")
 }
@@ -291,8 +300,12 @@ func (r Results) bySide() string {
 			return Column[string]{head, func(who string) string { return r.Find(set, who).Times(r.Find(set, r.Sides()[0]), unit) }}
 		}
 		columns = append(columns, Column[string]{set + ", files/s", func(who string) string {
+			var speeds []float64
 			if s := r.Find(set, who); s != nil {
-				return Spread(s.Spread(Wall, PerSecond), "%.0f")
+				for _, ns := range s.Values[Wall] {
+					speeds = append(speeds, PerSecond(ns))
+				}
+				return Summarize(speeds).Format("%.0f")
 			}
 			return ""
 		}}, times("time", Wall), times("CPU", CPU))

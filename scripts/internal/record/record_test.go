@@ -2,7 +2,6 @@ package record
 
 import (
 	"bytes"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -24,7 +23,7 @@ func TestRecords(t *testing.T) {
 		require.NoError(t, Write(&each, r))
 	}
 	for _, text := range []string{all.String(), each.String()} {
-		got, err := Read(strings.NewReader(text))
+		got, err := Read(text)
 		require.NoError(t, err)
 		assert.Equal(t, samples, got, text)
 	}
@@ -59,7 +58,7 @@ func TestBenchfmtReadsRecords(t *testing.T) {
 func TestReadRefuses(t *testing.T) {
 	for _, text := range []string{"warning: x\n", "left\n", "side: b\nBenchmarkPeers\n", "side: b\nBenchmarkPeers 1 2\n",
 		"side: b\nBenchmarkPeers 1 2 ns/op\nleft", "{\"Table\":\"peers\"}\n"} {
-		_, err := Read(strings.NewReader(text))
+		_, err := Read(text)
 		assert.Error(t, err, text)
 	}
 }
@@ -89,4 +88,12 @@ func TestBySide(t *testing.T) {
 	assert.Equal(t, "|  | version | a, files/s | time | CPU | b, files/s | time | CPU |\n|---|---|---|---|---|---|---|---|\n"+
 		"| fileproc |  | 750 (500…1,000) | 1 | 1 | 1,000 | 1 | 1 |\n"+
 		"| other |  | 333 (167…500) | 2.50 (2.00…3.00) | 2.50 (2.00…3.00) |  |  |  |\n", r.String())
+}
+
+func TestSummarize(t *testing.T) {
+	values := []float64{5, 1, 4, 2}
+	assert.Equal(t, Spread{Median: 3, Min: 1, Max: 5}, Summarize(values))
+	assert.Equal(t, []float64{5, 1, 4, 2}, values, "the argument was sorted in place")
+	assert.Equal(t, Spread{Median: 2, Min: 1, Max: 9}, Summarize([]float64{9, 1, 2}))
+	assert.Equal(t, Spread{Median: 7, Min: 7, Max: 7}, Summarize([]float64{7}))
 }

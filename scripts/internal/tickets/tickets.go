@@ -23,6 +23,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/fileproc/fileproc/scripts/internal/fail"
 )
 
 // Version must change whenever the same Set would get different bytes or paths.
@@ -215,10 +217,6 @@ func (s Set) Generate(ctx context.Context, out string) (Manifest, error) {
 		return m, err
 	}
 	root := filepath.Join(out, s.Name())
-	if err := os.MkdirAll(root, 0o755); err != nil {
-		return m, err
-	}
-
 	writers, ctx := errgroup.WithContext(ctx)
 	writers.SetLimit(2 * runtime.GOMAXPROCS(0)) // about half of the writers wait for the file system
 	var size atomic.Int64
@@ -233,19 +231,13 @@ func (s Set) Generate(ctx context.Context, out string) (Manifest, error) {
 			return err
 		})
 	}
-	if err := writers.Wait(); err != nil {
-		return m, err
-	}
-	m = Manifest{s, size.Load(), Version}
-	// The rename makes sure that a manifest is complete.
-	data, err := json.MarshalIndent(m, "", "  ")
-	name := s.ManifestPath(out)
-	if err == nil {
-		err = os.WriteFile(name+".tmp", append(data, '\n'), 0o644)
-	}
-	if err == nil {
-		err = os.Rename(name+".tmp", name)
-	}
+	err = fail.Try(func() {
+		fail.On(writers.Wait())
+		m = Manifest{s, size.Load(), Version}
+		data, name := fail.Must(json.MarshalIndent(m, "", "  ")), s.ManifestPath(out)
+		fail.On(os.WriteFile(name+".tmp", append(data, '\n'), 0o644))
+		fail.On(os.Rename(name+".tmp", name)) // so a manifest is complete
+	})
 	return m, err
 }
 

@@ -12,7 +12,7 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/fileproc/fileproc/scripts/internal/measure"
+	"github.com/fileproc/fileproc/scripts/internal/fail"
 	"github.com/fileproc/fileproc/scripts/internal/record"
 	"golang.org/x/sys/unix"
 )
@@ -117,29 +117,27 @@ type Measurement struct {
 // up with one pass. If this pass fails, or does other work than that of the first side, Compare prints a message and leaves the side
 // out. The first side's pass must not fail, and all later passes must do the same work.
 func (m Measurement) Compare(ctx context.Context, list ...Comparison) (records []record.Record, err error) {
-	want := make([]Pass, len(list))
-	for k := range list {
-		if list[k], want[k], err = m.warmUp(ctx, list[k]); err != nil {
-			return nil, err
+	err = fail.Try(func() {
+		want := make([]Pass, len(list))
+		for k := range list {
+			list[k], want[k] = m.warmUp(ctx, list[k])
 		}
-	}
-	for round := range m.Rounds {
-		for k, sides := range list {
-			got := make([]record.Record, len(sides))
-			for i := range sides {
-				i = (i + round) % len(sides)
-				if got[i], err = m.median(ctx, sides[i], want[k]); err != nil {
-					return records, err
+		for round := range m.Rounds {
+			for k, sides := range list {
+				got := make([]record.Record, len(sides))
+				for i := range sides {
+					i = (i + round) % len(sides)
+					got[i] = m.median(ctx, sides[i], want[k])
 				}
+				records = append(records, got...)
 			}
-			records = append(records, got...)
 		}
-	}
-	return records, nil
+	})
+	return records, err
 }
 
 // warmUp returns the sides that can be compared, and the pass of the first side.
-func (m Measurement) warmUp(ctx context.Context, all Comparison) (sides Comparison, want Pass, err error) {
+func (m Measurement) warmUp(ctx context.Context, all Comparison) (sides Comparison, want Pass) {
 	for i, s := range all {
 		p, err := m.one(ctx, s)
 		if i == 0 {
@@ -149,12 +147,10 @@ func (m Measurement) warmUp(ctx context.Context, all Comparison) (sides Comparis
 			sides = append(sides, s)
 			continue
 		}
-		if i == 0 || ctx.Err() != nil {
-			return nil, want, fmt.Errorf("%s: %w", s.Name, err)
-		}
+		fail.If(i == 0 || ctx.Err() != nil, "%s: %w", s.Name, err)
 		fmt.Fprintf(os.Stderr, "%s: %s: %s is left out: %v\n", m.Table, m.Data, s.Name, err)
 	}
-	return sides, want, nil
+	return sides, want
 }
 
 func (m Measurement) one(ctx context.Context, s Side) (p Pass, err error) {
@@ -170,15 +166,14 @@ func (m Measurement) one(ctx context.Context, s Side) (p Pass, err error) {
 	return p, err
 }
 
-func (m Measurement) median(ctx context.Context, s Side, want Pass) (record.Record, error) {
+func (m Measurement) median(ctx context.Context, s Side, want Pass) record.Record {
 	var wall, cpu []float64
 	for range m.Passes {
 		p, err := m.one(ctx, s)
-		if err = cmp.Or(err, p.Same(want)); err != nil {
-			return record.Record{}, fmt.Errorf("%s: %w", s.Name, err)
-		}
+		err = cmp.Or(err, p.Same(want))
+		fail.If(err != nil, "%s: %w", s.Name, err)
 		wall, cpu = append(wall, p.Wall/float64(p.Files)), append(cpu, p.CPU/float64(p.Files))
 	}
 	return record.Record{Table: m.Table, Data: m.Data, Who: s.Name, Version: s.Version, Files: want.Files,
-		Values: map[string]float64{record.Wall: measure.Median(wall), record.CPU: measure.Median(cpu)}}, nil
+		Values: map[string]float64{record.Wall: record.Median(wall), record.CPU: record.Median(cpu)}}
 }

@@ -6,6 +6,7 @@ package mutant
 
 import (
 	"cmp"
+	"io"
 	"os"
 	"strconv"
 	"syscall"
@@ -24,11 +25,8 @@ func shared(name string) []byte {
 		return nil
 	}
 	defer f.Close()
-	st, err := f.Stat()
-	if err != nil {
-		return nil
-	}
-	mapped, _ := syscall.Mmap(int(f.Fd()), 0, int(st.Size()), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+	size, _ := f.Seek(0, io.SeekEnd)
+	mapped, _ := syscall.Mmap(int(f.Fd()), 0, int(size), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
 	return mapped
 }
 

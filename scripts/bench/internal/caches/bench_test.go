@@ -12,7 +12,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/fileproc/fileproc/scripts/internal/measure"
+	"github.com/fileproc/fileproc/scripts/internal/record"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -152,10 +152,10 @@ func check(c *testCase, s side) (notes []string, err error) {
 		if wrong != nil && !whole {
 			return nil, fmt.Errorf("%d of %d single reads are wrong: %w", len(wrong), ops, wrong[0])
 		} else if wrong != nil {
-			notes = append(notes, measure.English.Sprintf("%s: %d of %d reads with io.ReadAll are wrong: %v", s.name, len(wrong), ops, wrong[0]))
+			notes = append(notes, record.English.Sprintf("%s: %d of %d reads with io.ReadAll are wrong: %v", s.name, len(wrong), ops, wrong[0]))
 		}
 		if t.held != nil && c.maxBytes > 0 && t.held() > c.maxBytes {
-			notes = append(notes, measure.English.Sprintf("%s: holds %d bytes, the bound is %d", s.name, t.held(), c.maxBytes))
+			notes = append(notes, record.English.Sprintf("%s: holds %d bytes, the bound is %d", s.name, t.held(), c.maxBytes))
 		}
 	}
 	slices.Sort(notes)

@@ -5,23 +5,19 @@
 package caches
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
 	"github.com/fileproc/fileproc/scripts/internal/commands"
 	"github.com/fileproc/fileproc/scripts/internal/fail"
-	"github.com/fileproc/fileproc/scripts/internal/measure"
 	"github.com/fileproc/fileproc/scripts/internal/record"
-	"golang.org/x/perf/benchfmt"
 )
 
 const usage = `scripts/bench_cache.sh [FLAG]...
@@ -32,14 +28,10 @@ run takes about three minutes.
 `
 
 func Main(ctx context.Context, args []string) error {
-	flags := flag.NewFlagSet("caches", flag.ContinueOnError)
+	flags := commands.Flags("caches", usage)
 	rounds := flags.Int("rounds", 9, "interleaved `rounds`")
 	sample := flags.Duration("sample", 20*time.Millisecond, "`time` of a side in a round, about")
 	raw := flags.Bool("records", false, "print records, which have the reads of the source too, for the command report and for benchstat")
-	flags.Usage = func() {
-		fmt.Fprint(flags.Output(), usage)
-		flags.PrintDefaults()
-	}
 	return fail.Try(func() {
 		fail.On(flags.Parse(args))
 		fail.If(*rounds < 1 || flags.NArg() > 0, "-rounds must be at least 1, and there are no arguments")
@@ -58,7 +50,11 @@ func Main(ctx context.Context, args []string) error {
 	})
 }
 
-func measureAll(ctx context.Context, binary string, rounds int, benchmarks, benchtime string) (records []record.Record, err error) {
+// measured matches the line of a measurement: the names of the benchmark, of the set and of the side, and the values.
+var measured = regexp.MustCompile(`(?m)^(Benchmark\w+)/\w+=([^/\s]+)/\w+=([^/\s]+?)(?:-\d+)?(\s.*)$`)
+
+func measureAll(ctx context.Context, binary string, rounds int, benchmarks, benchtime string) ([]record.Record, error) {
+	text := ""
 	for round := range rounds {
 		cmd := exec.CommandContext(ctx, binary, "-test.run", "^$", "-test.bench", benchmarks,
 			"-test.benchtime", benchtime, "-round", fmt.Sprint(round))
@@ -69,28 +65,15 @@ func measureAll(ctx context.Context, binary string, rounds int, benchmarks, benc
 		if err != nil {
 			return nil, fmt.Errorf("round %d: %w\n%s", round, err, out)
 		}
-		for in := benchfmt.NewReader(bytes.NewReader(out), "the benchmarks"); in.Scan(); {
-			res, ok := in.Result().(*benchfmt.Result)
-			if !ok {
-				continue // for example a line about a skipped side
-			}
-			benchmark, parts := res.Name.Parts()
-			text := func(part []byte) string { // the value as it was before package testing made it part of a name
-				_, value, _ := strings.Cut(string(part), "=")
-				return strings.ReplaceAll(value, "_", " ")
-			}
-			r := record.Record{Table: strings.ToLower(string(benchmark)), Data: text(parts[0]), Who: text(parts[1]), Files: res.Iters,
-				Values: map[string]float64{}}
-			for _, v := range res.Values {
-				r.Values[cmp.Or(v.OrigUnit, v.Unit)] = cmp.Or(v.OrigValue, v.Value)
-			}
-			records = append(records, r)
+		for _, m := range measured.FindAllStringSubmatch(string(out), -1) {
+			of := fmt.Sprintf("set: %s\nside: %s\n", m[2], m[3]) // where package testing has put _ for spaces
+			text += strings.ReplaceAll(of, "_", " ") + m[1] + m[4] + "\n"
 		}
 	}
-	if records == nil {
+	if text == "" {
 		return nil, errors.New("no such case")
 	}
-	return records, nil
+	return record.Read(text)
 }
 
 const (
@@ -123,7 +106,7 @@ var Tables = map[string]func(record.Results) string{
 		}
 		return record.Table(r, column{Head: "", Cell: func(s *record.Series) string { return s.Who }},
 			column{Head: "hits, %", Cell: hits("reads/op", 1)}, column{Head: "hits outside of the scan, %", Cell: hits("hot/op", 0.8)},
-			column{Head: "ns", Cell: func(s *record.Series) string { return cell(s, "%.0f", record.Wall) }})
+			column{Head: "ns", Cell: cell})
 	},
 }
 
@@ -133,7 +116,7 @@ func bySet(r record.Results, head string, sides []string) []column {
 	columns := []column{{Head: head, Cell: func(set string) string { return set }}}
 	for _, side := range sides {
 		columns = append(columns, column{Head: strings.TrimPrefix(side, "fileproc, "), Cell: func(set string) string {
-			return cell(r.Find(set, side), "%.0f", record.Wall)
+			return cell(r.Find(set, side))
 		}})
 	}
 	return columns
@@ -148,10 +131,10 @@ func times(r record.Results, side string) func(set string) string {
 	}
 }
 
-// cell formats a median. It returns a dash if there is no such side.
-func cell(s *record.Series, format, unit string) string {
+// cell formats the median of the times. It returns a dash if there is no such side.
+func cell(s *record.Series) string {
 	if s == nil {
 		return "–"
 	}
-	return measure.English.Sprintf(format, s.Median(unit))
+	return record.English.Sprintf("%.0f", s.Median(record.Wall))
 }

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 
-	"github.com/fileproc/fileproc/scripts/internal/measure"
+	"github.com/fileproc/fileproc/scripts/internal/record"
 )
 
 // A testCase is what all sides do.
@@ -54,7 +54,7 @@ var policies = testCase{name: "Zipf with a scan, 25,000 files, of which 1,500 fi
 // files are touched at each size, and the processor's caches matter little.
 func eviction(entries int) *testCase {
 	const turn = 1000
-	c := &testCase{name: measure.English.Sprint(entries), files: entries + turn, size: 16, maxEntries: entries, maxBytes: 8 << 30}
+	c := &testCase{name: record.English.Sprint(entries), files: entries + turn, size: 16, maxEntries: entries, maxBytes: 8 << 30}
 	for i := range entries - 1 {
 		c.fill = append(c.fill, i, i)
 	}

@@ -1,7 +1,8 @@
 package cold
 
-type testCase struct {
-	name, target string
+// A Case is a cold run that is measured, or cancelled.
+type Case struct {
+	Name, target string
 	data         string   // a set of tickets, go for Go's source, 60x300, or how many files of how many bytes
 	fs           string   // the file system of an image with the data; "": the directory itself, on the machine's disk
 	disk         []string // flags of disk run
@@ -10,19 +11,12 @@ type testCase struct {
 
 // Target returns the target of the case with this name, if there is one.
 func Target(name string) (target string) {
-	for _, c := range cases {
-		if c.name == name {
+	for _, c := range Cases {
+		if c.Name == name {
 			target = c.target
 		}
 	}
 	return target
-}
-
-func Names() (names []string) {
-	for _, c := range cases {
-		names = append(names, c.name)
-	}
-	return names
 }
 
 var (
@@ -33,7 +27,8 @@ var (
 
 const again = "fileproc-again" // a run of package incremental after which nothing has changed
 
-var cases = []testCase{
+// Cases are measured one after the other.
+var Cases = []Case{
 	{"flat_100k, ext4", "≤ 2,500 requests", "flat_100k", "ext4", nil, "fileproc", "c"},
 	{"flat_100k, the machine's disk", "wall ≤ 0.65", "flat_100k", "", nil, "fileproc", "c"},
 	{"flat_100k, ext4, 3,000 requests/s", "≤ 6 s", "flat_100k", "ext4", cloud, "fileproc", "c"},

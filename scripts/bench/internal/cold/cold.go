@@ -9,7 +9,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -23,7 +22,6 @@ import (
 
 	"github.com/fileproc/fileproc/scripts/internal/commands"
 	"github.com/fileproc/fileproc/scripts/internal/fail"
-	"github.com/fileproc/fileproc/scripts/internal/measure"
 	"github.com/fileproc/fileproc/scripts/internal/record"
 	"github.com/fileproc/fileproc/scripts/internal/tickets"
 	"github.com/fileproc/fileproc/scripts/internal/turns"
@@ -43,24 +41,17 @@ BENCH_COLD_1M is set.
 `
 
 type bench struct {
-	output        func(ctx context.Context, name string, args ...string) (string, error) // runs a program
+	output        func(ctx context.Context, dir, name string, args ...string) (string, error) // runs a program
 	runs, cancels int
 	data, tmp     string
 }
 
 func Main(ctx context.Context, args []string) error {
-	flags := flag.NewFlagSet("cold", flag.ContinueOnError)
-	var b bench
-	b.output = func(ctx context.Context, name string, args ...string) (string, error) {
-		return commands.Output(ctx, "", name, args...)
-	}
+	flags := commands.Flags("cold", usage)
+	b := bench{output: commands.Output}
 	flags.IntVar(&b.runs, "runs", 5, "`runs` of each side, in turn")
 	flags.IntVar(&b.cancels, "cancels", 20, "`moments` at which runs are cancelled")
 	raw := flags.Bool("records", false, "print records, for the command report and for benchstat")
-	flags.Usage = func() {
-		fmt.Fprint(flags.Output(), usage)
-		flags.PrintDefaults()
-	}
 	return fail.Try(func() {
 		fail.On(flags.Parse(args))
 		fail.If(b.runs < 1 || b.cancels < 1 || flags.NArg() > 1 || os.Geteuid() != 0,
@@ -70,7 +61,7 @@ func Main(ctx context.Context, args []string) error {
 		b.tmp = fail.Must(os.MkdirTemp("", "cold-"))
 		defer os.RemoveAll(b.tmp)
 		b.run(ctx, "go", "build", "-o", b.disk(), "./disk")
-		records := b.measure(ctx, slices.DeleteFunc(slices.Clone(cases), func(c testCase) bool { return !pattern.MatchString(c.name) }))
+		records := b.measure(ctx, slices.DeleteFunc(slices.Clone(Cases), func(c Case) bool { return !pattern.MatchString(c.Name) }))
 		if *raw {
 			fail.On(record.Write(os.Stdout, records...))
 		} else {
@@ -81,13 +72,13 @@ func Main(ctx context.Context, args []string) error {
 
 // run returns the output of a program, or fails with its error.
 func (b *bench) run(ctx context.Context, name string, args ...string) string {
-	return fail.Must(b.output(ctx, name, args...))
+	return fail.Must(b.output(ctx, "", name, args...))
 }
 
 func (b *bench) disk() string { return filepath.Join(b.tmp, "disk") }
 
 // measure returns records of the tables cold and cancel. A case is a set there.
-func (b *bench) measure(ctx context.Context, cases []testCase) (records []record.Record) {
+func (b *bench) measure(ctx context.Context, cases []Case) (records []record.Record) {
 	for _, c := range cases {
 		var list []record.Record
 		err := fail.Try(func() {
@@ -99,7 +90,7 @@ func (b *bench) measure(ctx context.Context, cases []testCase) (records []record
 		})
 		fail.On(ctx.Err())
 		if err != nil {
-			fmt.Fprintf(os.Stderr, "%s: not run: %v\n", c.name, err)
+			fmt.Fprintf(os.Stderr, "%s: not run: %v\n", c.Name, err)
 		}
 		records = append(records, list...)
 	}
@@ -117,7 +108,7 @@ func Table(r record.Results) string {
 	for _, side := range r.Sides() {
 		columns = append(columns, record.Column[string]{Head: side + ": requests", Cell: func(name string) string {
 			if s := r.Find(name, side); s != nil {
-				return measure.English.Sprintf("%.0f", s.Median("requests"))
+				return record.English.Sprintf("%.0f", s.Median("requests"))
 			}
 			return ""
 		}}, record.Column[string]{Head: "time, s", Cell: func(name string) string {
@@ -135,11 +126,12 @@ func Table(r record.Results) string {
 }
 
 // prepare makes the missing data of a case and returns its image or its directory.
-func (b *bench) prepare(ctx context.Context, c testCase) (path string) {
+func (b *bench) prepare(ctx context.Context, c Case) (path string) {
 	image := c.data
 	var files, size int
+	n, _ := fmt.Sscanf(c.data, "%dof%d", &files, &size)
 	switch {
-	case scanned(c.data, &files, &size):
+	case n == 2:
 		path = filepath.Join(b.data, c.data)
 		for i := range files {
 			name := filepath.Join(path, fmt.Sprintf("file-%05d", i))
@@ -176,11 +168,6 @@ func (b *bench) prepare(ctx context.Context, c testCase) (path string) {
 	return image
 }
 
-func scanned(data string, files, size *int) bool {
-	n, _ := fmt.Sscanf(data, "%dof%d", files, size)
-	return n == 2
-}
-
 // A side is a side of floor in a case.
 type side struct {
 	who     string
@@ -202,10 +189,10 @@ func (s *side) seconds() float64 {
 	for _, p := range s.passes {
 		all = append(all, p.Seconds)
 	}
-	return measure.Median(all)
+	return record.Median(all)
 }
 
-func (b *bench) once(ctx context.Context, c testCase, on string, s *side, flags ...string) (p pass) {
+func (b *bench) once(ctx context.Context, c Case, on string, s *side, flags ...string) (p pass) {
 	args := []string{fail.Must(os.Executable()), "floor", "-case", "once", "-side", s.name, "-threads", fmt.Sprint(s.threads), "-cache", filepath.Join(b.tmp, "cache")}
 	args = append(args, flags...)
 	// The first use of memory that a hypervisor has taken back is slow, and fileproc uses more memory than cat.
@@ -230,7 +217,7 @@ func (b *bench) once(ctx context.Context, c testCase, on string, s *side, flags 
 }
 
 // compare measures fileproc and the usual loop, which has 32 threads, or on the machine's disk the best of three numbers.
-func (b *bench) compare(ctx context.Context, c testCase, on string) (records []record.Record) {
+func (b *bench) compare(ctx context.Context, c Case, on string) (records []record.Record) {
 	sides := []*side{{who: ours, name: c.ours, threads: 1}}
 	if c.ours == again {
 		b.once(ctx, c, on, sides[0])
@@ -256,7 +243,7 @@ func (b *bench) compare(ctx context.Context, c testCase, on string) (records []r
 	best := slices.MinFunc(sides[1:], func(x, y *side) int { return cmp.Compare(x.seconds(), y.seconds()) })
 	for _, s := range []*side{sides[0], best} {
 		for _, p := range s.passes {
-			records = append(records, record.Record{Table: "cold", Data: c.name, Who: s.who, Files: p.Files,
+			records = append(records, record.Record{Table: "cold", Data: c.Name, Who: s.who, Files: p.Files,
 				Values: map[string]float64{"requests": float64(p.Requests), "s": p.Seconds}})
 		}
 	}
@@ -264,7 +251,7 @@ func (b *bench) compare(ctx context.Context, c testCase, on string) (records []r
 }
 
 // cancel cancels runs at random moments, from the first millisecond on, and measures how long they take to end.
-func (b *bench) cancel(ctx context.Context, c testCase, on string) []record.Record {
+func (b *bench) cancel(ctx context.Context, c Case, on string) []record.Record {
 	var ms []float64 // of a whole run, which says when to cancel, and then from each cancel to the end
 	for i := range b.cancels + 1 {
 		var flags []string
@@ -274,7 +261,7 @@ func (b *bench) cancel(ctx context.Context, c testCase, on string) []record.Reco
 		ms = append(ms, 1000*b.once(ctx, c, on, &side{name: c.ours, threads: 1}, flags...).Seconds)
 	}
 	slices.Sort(ms[1:])
-	return []record.Record{{Table: "cancel", Data: c.name, Who: ours,
+	return []record.Record{{Table: "cancel", Data: c.Name, Who: ours,
 		Values: map[string]float64{"whole-ms": ms[0], "p95-ms": ms[1+(b.cancels-1)*95/100], "ms": ms[b.cancels]}}}
 }
 

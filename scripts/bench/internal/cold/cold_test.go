@@ -19,7 +19,7 @@ import (
 // fake is a bench whose sides take the seconds that are given for them, or saw another number of files if these are negative.
 func fake(t *testing.T, seconds map[string]float64) (b *bench) {
 	b = &bench{runs: 3, cancels: 4, data: t.TempDir(), tmp: t.TempDir()}
-	b.output = func(_ context.Context, name string, args ...string) (string, error) {
+	b.output = func(_ context.Context, _, name string, args ...string) (string, error) {
 		if name == b.disk() && args[0] == "image" {
 			if slices.Contains(args, "xfs") {
 				return "", errors.New("no mkfs.xfs")
@@ -47,14 +47,14 @@ func fake(t *testing.T, seconds map[string]float64) (b *bench) {
 }
 
 func TestRows(t *testing.T) {
-	list := []testCase{
+	list := []Case{
 		{"small, ext4", "≤ 1", "flat_10", "ext4", cloud, "fileproc", "c"},
 		{"small, xfs", "≤ 2", "flat_10", "xfs", nil, "fileproc", "c"},
 		{"small, the machine's disk", "≤ 3", "flat_10", "", nil, "fileproc", "c"},
 		{"small, without a million", "≤ 4", "flat_1m", "ext4", nil, "fileproc", "c"},
 	}
-	defer func(old []testCase) { cases = old }(cases)
-	cases = list
+	defer func(old []Case) { Cases = old }(Cases)
+	Cases = list
 	t.Setenv("BENCH_COLD_1M", "")
 	b := fake(t, map[string]float64{"fileproc": 1, "c8": 3, "c32": 4, "c64": 2})
 	rows := strings.Split(Table(record.Of(b.measure(t.Context(), list), "cold")), "\n")
@@ -67,11 +67,11 @@ func TestRows(t *testing.T) {
 // TestOtherWork: a side that saw other files is the reason why a case is left out.
 func TestOtherWork(t *testing.T) {
 	b := fake(t, map[string]float64{"fileproc": 1, "c32": -1})
-	require.Empty(t, b.measure(t.Context(), []testCase{{"small, ext4", "", "flat_10", "ext4", cloud, "fileproc", "c"}}))
+	require.Empty(t, b.measure(t.Context(), []Case{{"small, ext4", "", "flat_10", "ext4", cloud, "fileproc", "c"}}))
 }
 
 func TestCancels(t *testing.T) {
 	b := fake(t, map[string]float64{"fileproc": 2, "cancel": 0.04})
-	records := b.measure(t.Context(), []testCase{{"small, cancel", "≤ 100 ms", "flat_10", "ext4", head, "fileproc", ""}})
+	records := b.measure(t.Context(), []Case{{"small, cancel", "≤ 100 ms", "flat_10", "ext4", head, "fileproc", ""}})
 	require.Equal(t, map[string]float64{"whole-ms": 2000, "p95-ms": 40, "ms": 40}, records[0].Values)
 }

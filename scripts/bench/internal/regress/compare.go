@@ -19,7 +19,7 @@ import (
 
 	"github.com/fileproc/fileproc/scripts/internal/fail"
 	"github.com/fileproc/fileproc/scripts/internal/host"
-	"github.com/fileproc/fileproc/scripts/internal/measure"
+	"github.com/fileproc/fileproc/scripts/internal/record"
 )
 
 const (
@@ -208,9 +208,28 @@ func values(text, unit string) (all []float64) {
 	return all
 }
 
-type change measure.Change
+// A change says how much larger one sample is than another: 0.1 is 10 %. Lo and Hi are its 95 % confidence interval.
+type change struct{ Estimate, Lo, Hi, P float64 }
 
-func changeOf(old, new []float64) change { return change(measure.ChangeOf(old, new)) }
+// changeOf compares samples whose i-th values are from the same moment, so that the state of the machine at that moment is not in their
+// ratio. The estimate is the median of the geometric means of two pairs' ratios, with the interval of Wilcoxon's signed ranks. P is that of
+// Mann and Whitney's test. This test does not use the pairs, and so finds less. All values must be positive.
+func changeOf(old, new []float64) change {
+	var means []float64
+	for i := range old {
+		for j := range i + 1 {
+			means = append(means, math.Sqrt(new[i]/old[i]*new[j]/old[j])-1)
+		}
+	}
+	slices.Sort(means)
+	n := float64(len(old))
+	const normal95 = 1.96 // the quantile of the normal distribution for an interval of 95 %
+	cut := max(int(n*(n+1)/4-normal95*math.Sqrt(n*(n+1)*(2*n+1)/24)), 0)
+	sample := func(values []float64) *benchmath.Sample { // copies, since benchmath sorts in place
+		return benchmath.NewSample(slices.Clone(values), &benchmath.DefaultThresholds)
+	}
+	return change{record.Median(means), means[cut], means[len(means)-1-cut], benchmath.AssumeNothing.Compare(sample(old), sample(new)).P}
+}
 
 func (c change) significant() bool { return c.P < benchmath.DefaultThresholds.CompareAlpha }
 

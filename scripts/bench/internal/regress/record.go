@@ -21,7 +21,7 @@ import (
 
 	"github.com/fileproc/fileproc/scripts/internal/fail"
 	"github.com/fileproc/fileproc/scripts/internal/host"
-	"github.com/fileproc/fileproc/scripts/internal/measure"
+	"github.com/fileproc/fileproc/scripts/internal/record"
 )
 
 // schema is increased when older entries can no longer be compared.
@@ -95,7 +95,7 @@ func (c clone) entriesWith(want tags) []entry {
 	return entries
 }
 
-func record(f *flag.FlagSet) func(clone) {
+func measure(f *flag.FlagSet) func(clone) {
 	sel := selection{runs: 20}
 	sel.flags(f)
 	update := f.Bool("update-baseline", false, "write it into .benchmarks/baseline.jsonl, which is committed")
@@ -109,7 +109,7 @@ func record(f *flag.FlagSet) func(clone) {
 		c.measureAll(cases, sel.runs, new)
 		e := c.entry(src.tags)
 		for bc, ns := range new.samples {
-			e.NS[bc.String()] = math.Round(measure.Median(ns))
+			e.NS[bc.String()] = math.Round(record.Median(ns))
 		}
 		fmt.Printf("%v\n%s\n", e, c.benchstat(new))
 		e.Counts = c.count(src, cases)

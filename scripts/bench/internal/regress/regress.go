@@ -22,7 +22,7 @@ import (
 )
 
 var (
-	Run     = entryPoint("regress", record)
+	Run     = entryPoint("regress", measure)
 	Compare = entryPoint("compare", compare)
 )
 
@@ -45,8 +45,8 @@ func (c clone) made(name string) string { return filepath.Join(c.tmp, name) }
 type command func(*flag.FlagSet) (do func(clone))
 
 var purposes = map[string]string{
-	"regress": "measures the working tree; --update-baseline makes that the baseline",
-	"compare": "compares the working tree with the baseline or a revision; it fails if that is slower or takes more",
+	"bench_regress.sh": "measures the working tree; --update-baseline makes that the baseline",
+	"bench_compare.sh": "compares the working tree with the baseline or a revision; it fails if that is slower or takes more",
 }
 
 func entryPoint(name string, cmd command) func(context.Context, []string) error {
@@ -60,12 +60,9 @@ func entryPoint(name string, cmd command) func(context.Context, []string) error 
 }
 
 func (c clone) run(name string, cmd command, args []string) {
-	f := flag.NewFlagSet("bench_"+name+".sh", flag.ContinueOnError)
-	f.Usage = func() {
-		fmt.Fprintf(f.Output(), "%s %s.\nThe exit status is 1 if something is slower or takes more than allowed, 2 after an error, and 3 if this machine cannot tell.\n",
-			f.Name(), purposes[name])
-		f.PrintDefaults()
-	}
+	name = "bench_" + name + ".sh"
+	f := commands.Flags(name, name+" "+purposes[name]+
+		".\nThe exit status is 1 if something is slower or takes more than allowed, 2 after an error, and 3 if this machine cannot tell.\n")
 	do := cmd(f)
 	fail.On(f.Parse(args))
 	fail.If(f.NArg() > 0, "unexpected argument %q", f.Arg(0))

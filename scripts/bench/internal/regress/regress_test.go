@@ -46,6 +46,16 @@ func TestChangeOf(t *testing.T) {
 	assert.Equal(t, []float64{100, 101, 99, 102, 98, 100.5, 99.5, 101.5}, old, "an argument was sorted in place")
 }
 
+func TestChangeOfDrift(t *testing.T) {
+	var of, to []float64
+	for i := range 20 { // both sides follow the machine
+		to = append(to, 1+float64(i))
+		of = append(of, 1.5*(1+float64(i)))
+	}
+	c := changeOf(to, of)
+	assert.InDeltaSlice(t, []float64{0.5, 0.5, 0.5}, []float64{c.Estimate, c.Lo, c.Hi}, 1e-9)
+}
+
 // A slowdown that is smaller than the drift of the machine is found if the samples were taken in turn.
 func TestPairedChange(t *testing.T) {
 	var old, new []float64
@@ -131,7 +141,7 @@ func TestBadInput(t *testing.T) {
 	}
 	write("go.mod", "module x\n\ngo 1.26\n")
 	write("any.go", "package x\n")
-	check(record, "dirty tree", "--update-baseline") // no commit is known
+	check(measure, "dirty tree", "--update-baseline") // no commit is known
 	git("init", "-q")
 	git("add", ".")
 	git("commit", "-q", "-m", "before the tag")
@@ -145,7 +155,7 @@ func TestBadInput(t *testing.T) {
 	_, dirty = c.revision()
 	assert.False(t, dirty, "the second entry of a baseline is of the same commit")
 	check(compare, "schema version 99", "--against", "baseline", "--short")
-	check(record, "schema version 99", "--update-baseline")
+	check(measure, "schema version 99", "--update-baseline")
 	require.NoError(t, os.Remove(c.baseline()))
 	check(compare, "no .benchmarks/baseline.jsonl", "--against", "baseline")
 	check(compare, `unknown revision "nosuch"`, "--against", "nosuch")
@@ -153,7 +163,7 @@ func TestBadInput(t *testing.T) {
 	check(compare, "the working tree is built with no build tags, but no entry of the baseline is; the newest was built with -tags fileproc_unix")
 	t.Setenv("GOFLAGS", "-buildvcs=false -tags=fileproc_unx")
 	check(compare, `no file of the package depends on the build tag "fileproc_unx"`, "--against", "HEAD")
-	check(record, `no file of the package depends on the build tag "fileproc_unx"`)
+	check(measure, `no file of the package depends on the build tag "fileproc_unx"`)
 	t.Setenv("GOFLAGS", "")
 	check(compare, "--short chooses", "--short", "--modes", "whole")
 	check(compare, "--short chooses", "--short", "--sizes", "5k")
@@ -163,12 +173,12 @@ func TestBadInput(t *testing.T) {
 	check(compare, "tickets_flat_1m is missing; make it: ", "--against", "HEAD", "--sizes", "1m")
 
 	require.NoError(t, os.WriteFile(filepath.Join(root, "new"), nil, 0o644))
-	check(record, "dirty tree", "--update-baseline")
+	check(measure, "dirty tree", "--update-baseline")
 }
 
 // The help says what a command is for, and what its exit status means.
 func TestHelp(t *testing.T) {
-	for name, cmd := range map[string]command{"regress": record, "compare": compare} {
+	for name, cmd := range map[string]command{"regress": measure, "compare": compare} {
 		var help bytes.Buffer
 		do := func(f *flag.FlagSet) func(clone) {
 			f.SetOutput(&help)

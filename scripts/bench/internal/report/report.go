@@ -3,11 +3,9 @@
 package report
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"net/url"
 	"os"
@@ -79,8 +77,8 @@ var measurements = func() (list []measurement) {
 	add("fuse", none, "", "floor -case sweep -fuse 1ms -workers 2")
 	add("allocs", large[:1], "", "floor -case allocs")
 	add("peak", huge[:1], "", "floor -case peak", "floor -case peak -cold")
-	for _, name := range cold.Names() { // a call for each, so that an interrupt loses only one
-		list = append(list, measurement{"cold", "", "", []string{"cold", "-runs", "3", "^" + regexp.QuoteMeta(name) + "$"}})
+	for _, c := range cold.Cases { // a call for each, so that an interrupt loses only one
+		list = append(list, measurement{"cold", "", "", []string{"cold", "-runs", "3", "^" + regexp.QuoteMeta(c.Name) + "$"}})
 	}
 	add("cache", none, "", "caches")
 	return list
@@ -127,8 +125,7 @@ type runner struct {
 
 // Main runs the command in the directory scripts.
 func Main(ctx context.Context, args []string) error {
-	flags := flag.NewFlagSet("report", flag.ContinueOnError)
-	flags.Usage = func() { fmt.Fprint(flags.Output(), usage) }
+	flags := commands.Flags("report", usage)
 	return fail.Try(func() {
 		fail.On(flags.Parse(args))
 		fail.If(flags.NArg() > 1, "want at most one PATTERN")
@@ -194,7 +191,7 @@ func (r *runner) measure(ctx context.Context, m measurement) {
 	commit, _ := commands.Output(ctx, r.root, "git", "describe", "--always", "--dirty", "--exclude", "*")
 	text = fmt.Sprintf("commit: %s\ndate: %s\nmachine: %s\n%s\n", cmp.Or(commit, "unknown"), time.Now().UTC().Format(time.DateOnly),
 		host.Machine(filepath.Join(r.root, ".data")), text)
-	fail.Must(record.Read(strings.NewReader(text)))
+	fail.Must(record.Read(text))
 	fail.On(errors.Join(os.WriteFile(r.file(m)+".new", []byte(text), 0o644), os.Rename(r.file(m)+".new", r.file(m))))
 }
 
@@ -202,7 +199,7 @@ func (r *runner) measure(ctx context.Context, m measurement) {
 func (r *runner) load(part string) (records []record.Record) {
 	for _, m := range measurements {
 		if text, err := os.ReadFile(r.file(m)); err == nil && (part == "" || part == m.part) {
-			records = append(records, fail.Must(record.Read(bytes.NewReader(text)))...)
+			records = append(records, fail.Must(record.Read(string(text)))...)
 		}
 	}
 	return records

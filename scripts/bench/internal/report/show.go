@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"github.com/fileproc/fileproc/scripts/bench/internal/cold"
-	"github.com/fileproc/fileproc/scripts/internal/measure"
 	"github.com/fileproc/fileproc/scripts/internal/record"
 )
 
@@ -65,9 +64,9 @@ func (r *runner) targets() string {
 				var figures []string
 				for _, p := range pairs {
 					if s, ok := reached(p, unit); ok && strings.Contains(p.Name, t.who) {
-						figure := measure.English.Sprintf("%v", math.Round(s.Median*10000)/10000)
+						figure := record.English.Sprintf("%v", math.Round(s.Median*10000)/10000)
 						if s.Min != s.Max {
-							figure = record.Spread(s, "%.2f")
+							figure = s.Format("%.2f")
 						}
 						if s.Median > most {
 							figure = "**" + figure + "**"
@@ -84,7 +83,7 @@ func (r *runner) targets() string {
 }
 
 // reached returns a pair's ratio of times, or the median of another unit.
-func reached(p record.Pair, unit string) (measure.Spread, bool) {
+func reached(p record.Pair, unit string) (record.Spread, bool) {
 	switch unit {
 	case "wall":
 		if ratio, ok := p.Ours.Over(p.Theirs, record.Wall); ok {
@@ -98,7 +97,7 @@ func reached(p record.Pair, unit string) (measure.Spread, bool) {
 	if unit == "ms" && v == 0 { // 1,000 files on FUSE, so the nanoseconds of a file are thousandths of all milliseconds
 		v = p.Ours.Median(record.Wall) / 1000
 	}
-	return measure.Spread{Median: v, Min: v, Max: v}, v != 0
+	return record.Spread{Median: v, Min: v, Max: v}, v != 0
 }
 
 // readme returns a table of wall and processor times of the other sides, relative to fileproc's.

@@ -88,18 +88,9 @@ func (t target) errnos() []string {
 // left to the tests, which run in fake time.
 func waits(errno string) bool { return errno == "EMFILE" || errno == "ENFILE" || errno == "EAGAIN" }
 
-// retried reports whether a run makes the call again after errno, which is EINTR or EAGAIN. Package os does so too.
-func retried(call, errno string) bool {
-	switch errno {
-	case "EINTR":
-		return strings.Contains(" openat getdents64 read pread64 fstat newfstatat statx readlinkat ", " "+call+" ")
-	case "EAGAIN":
-		return call == "openat" || call == "read" || call == "pread64"
-	case "EMFILE", "ENFILE":
-		return call == "openat"
-	}
-	return false
-}
+// retried has the calls that a run makes again after an error. Package os does so too.
+var retried = map[string]string{"EINTR": "openat getdents64 read pread64 fstat newfstatat statx readlinkat",
+	"EAGAIN": "openat read pread64", "EMFILE": "openat", "ENFILE": "openat"}
 
 // A filter is a seccomp filter that refuses calls during the whole run, as containers do.
 type filter struct {
@@ -145,15 +136,10 @@ var filters = func() map[string]filter {
 }()
 
 func (f filter) install() error {
-	const (
-		load, equal, ret = seccomp.Load, seccomp.Equal, seccomp.Return
-
-		anyBit = unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K
-		kill   = 0x80000000 // SECCOMP_RET_KILL_PROCESS
-	)
+	const load, equal, anyBit = seccomp.Load, seccomp.Equal, unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K
 	action := uint32(seccomp.Refuse) | uint32(f.errno)
 	if f.errno == 0 {
-		action = kill
+		action = unix.SECCOMP_RET_KILL_PROCESS
 	}
 	program := []unix.SockFilter{{Code: load, K: 0}}
 	for _, call := range f.calls {
@@ -163,9 +149,9 @@ func (f filter) install() error {
 		} else {
 			program = append(program, unix.SockFilter{Code: equal, K: uint32(number[call]), Jf: 1})
 		}
-		program = append(program, unix.SockFilter{Code: ret, K: action})
+		program = append(program, unix.SockFilter{Code: seccomp.Return, K: action})
 	}
-	_, err := seccomp.Install(append(program, unix.SockFilter{Code: ret, K: seccomp.Allow}), seccomp.AllThreads)
+	_, err := seccomp.Install(append(program, unix.SockFilter{Code: seccomp.Return, K: seccomp.Allow}), seccomp.AllThreads)
 	return err
 }
 

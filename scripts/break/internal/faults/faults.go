@@ -17,6 +17,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -55,7 +56,7 @@ func Main(ctx context.Context, args []string) error {
 		return err
 	}
 	if *run != "" {
-		return runVictim(parseJob(*run), *root, *cache)
+		return fail.Try(func() { runVictim(parseJob(*run), *root, *cache) })
 	}
 	return d.flags.Temp(args, d.drive)
 }
@@ -199,6 +200,9 @@ func (d *driver) strace(j job, scratch, calls string, paths bool, more ...string
 	return out, string(text), errors.Join(err, errLog)
 }
 
+// begun matches the thread and the call in a line of strace's.
+var begun = regexp.MustCompile(`(?m)^(\d+) +(\w+)\(`)
+
 // count finds out which calls each mode makes, and how often it makes them in one thread.
 func (d *driver) count() {
 	for _, j := range uses() {
@@ -214,21 +218,12 @@ func (d *driver) count() {
 			out, log, err := d.strace(j, scratch, strings.Join(calls, ","), paths)
 			fail.If(err != nil || strings.Contains(out, "failed "), "without a fault: %v: %s\n%s", err, j, out)
 			threads := map[string]int{}
-			for line := range strings.Lines(log) {
-				if tid, call, ok := callOf(line); ok {
-					threads[tid+" "+call]++
-					d.counts[j.use()+call] = max(d.counts[j.use()+call], threads[tid+" "+call])
-				}
+			for _, m := range begun.FindAllStringSubmatch(log, -1) {
+				threads[m[0]]++
+				d.counts[j.use()+m[2]] = max(d.counts[j.use()+m[2]], threads[m[0]])
 			}
 		}
 	}
-}
-
-// callOf returns the thread and the call of a line of strace's.
-func callOf(line string) (tid, call string, ok bool) {
-	tid, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
-	call, _, ok = strings.Cut(strings.TrimSpace(rest), "(")
-	return tid, call, ok && !strings.HasPrefix(call, "<") && !strings.Contains(call, " ")
 }
 
 // plan returns the combinations of a pass, those with a fault at the first call before the others.
@@ -395,7 +390,7 @@ func (j job) whyFailed(injected int) string {
 		return "files failed although the run has another way"
 	case errno == "":
 		return "files failed because of a delay or a signal"
-	case injected == 1 && retried(j.t.call, errno) && (j.mode.name != "readdir" || errno == "EINTR"): // like os.ReadDir, ReadDir does not wait
+	case injected == 1 && slices.Contains(strings.Fields(retried[errno]), j.t.call) && (j.mode.name != "readdir" || errno == "EINTR"): // like os.ReadDir, ReadDir does not wait
 		return "a file failed with an error after which the call is to be made again"
 	}
 	return ""

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/fileproc/fileproc/scripts/break/internal/trial"
+	"github.com/fileproc/fileproc/scripts/internal/fail"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
@@ -34,7 +36,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-func TestCallOf(t *testing.T) {
+func TestBegun(t *testing.T) {
 	for line, want := range map[string]string{
 		"12 openat(AT_FDCWD, \"a\", O_RDONLY) = 3\n":            "12 openat",
 		"12  read(3,  <unfinished ...>\n":                       "12 read",
@@ -42,10 +44,10 @@ func TestCallOf(t *testing.T) {
 		"12 --- SIGURG {si_signo=SIGURG, si_code=SI_TKILL} ---": "",
 		"12 +++ exited with 0 +++":                              "",
 	} {
-		tid, call, ok := callOf(line)
-		require.Equal(t, want != "", ok, line)
-		if ok {
-			require.Equal(t, want, tid+" "+call)
+		m := begun.FindStringSubmatch(line)
+		require.Equal(t, want != "", m != nil, line)
+		if m != nil {
+			require.Equal(t, want, strings.Join(m[1:], " "))
 		}
 	}
 }
@@ -63,7 +65,7 @@ func TestVictimFindsALoss(t *testing.T) {
 			require.NoError(t, plant("small", root))
 			require.NoError(t, spoil(root))
 			for _, mode := range []string{"process", "ordered", "open"} {
-				err := runVictim(parseJob("linux "+mode+"   when="), root, filepath.Join(t.TempDir(), "cache"))
+				err := fail.Try(func() { runVictim(parseJob("linux "+mode+"   when="), root, filepath.Join(t.TempDir(), "cache")) })
 				require.Equal(t, name != "", err != nil, "%s: %v", mode, err)
 			}
 		})

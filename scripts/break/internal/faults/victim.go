@@ -22,6 +22,7 @@ import (
 	"github.com/fileproc/fileproc/internal/callfaults"
 	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/fileproc/fileproc/scripts/break/internal/trial"
+	"github.com/fileproc/fileproc/scripts/internal/fail"
 	"golang.org/x/sys/unix"
 )
 
@@ -52,16 +53,14 @@ var (
 )
 
 // runVictim runs the mode of j in this process, whose calls fail. It prints the failures, the losses, and then a line of counts.
-func runVictim(j job, root, cache string) error {
+func runVictim(j job, root, cache string) {
 	if strings.HasPrefix(j.mode.name, "cold") {
 		forgetCached(j.mode.tree, root)
 	}
 	trial.Open() // opens the descriptors of the runtime's poller
 	switch j.t.call {
 	case seccompRuns:
-		if err := filters[j.fault].install(); err != nil {
-			return err
-		}
+		fail.On(filters[j.fault].install())
 	case shortRuns:
 		if err := giveShortCounts(j.fault); err != nil {
 			fmt.Println("no short counts here:", err)
@@ -87,7 +86,7 @@ func runVictim(j job, root, cache string) error {
 		fmt.Println("LOSS:", lost)
 	}
 	fmt.Printf("delivered=%d failed=%d leaked=%d\n", delivered, failed, left[1])
-	return lost
+	fail.On(lost)
 }
 
 // newRun returns a run in which each file must be right, failed, or below a directory that failed. It also returns the counter of failures.
@@ -156,11 +155,7 @@ func (j job) newRun(root, cache string) (r *trial.Run, failures *int) {
 
 // giveShortCounts makes reads and listings return less than asked, which the kernel may do at any time.
 func giveShortCounts(seed string) error {
-	n, err := strconv.ParseInt(seed, 10, 64)
-	if err != nil {
-		return err
-	}
-	random := rand.New(rand.NewSource(n))
+	random := rand.New(rand.NewSource(fail.Must(strconv.ParseInt(seed, 10, 64))))
 	calls := []uintptr{unix.SYS_READ, unix.SYS_PREAD64, unix.SYS_GETDENTS64}
 	return callfaults.Start(calls, func(c callfaults.Call) (int, unix.Errno, bool) {
 		few := uint64(1 + random.Intn(100_000))
