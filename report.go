@@ -184,8 +184,12 @@ func (c *counts) add(d *counts) {
 	c.bytes += d.bytes
 	c.replaced += d.replaced
 	c.uring += d.uring
-	for _, s := range d.skipped {
-		c.addSkipped(s.why, s.n) // 0 in the place that is free
+	for i := range d.skipped {
+		s := &d.skipped[i]
+		if s.n == 0 { // the first place that is free
+			break
+		}
+		c.addSkipped(s.why, s.n)
 	}
 }
 

@@ -153,7 +153,10 @@ func (r *run) initPool(q queue, b budget) {
 // unless the sequence of Options.Files takes long: see pullGiven. The error says why
 // the run was stopped, if it was, and has the failures.
 func (r *run) execute() error {
-	start := time.Now()
+	var start time.Time
+	if r.reports() {
+		start = time.Now()
+	}
 	defer r.finish(start) // also when fn ends this goroutine by runtime.Goexit
 	if r.calls.onReport != nil {
 		r.calls.onReport(counts{}, 0)
@@ -381,6 +384,10 @@ func (r *run) openWithReserve() error {
 	return nil
 }
 
+// reports reports whether anybody wants the counts and the time. For one file, they take a
+// twentieth of the run's time.
+func (r *run) reports() bool { return r.calls.onReport != nil || r.calls.onProgress != nil }
+
 // finish waits for all workers, closes what is open and reports the counts.
 func (r *run) finish(start time.Time) {
 	defer r.cancel(nil)
@@ -394,7 +401,10 @@ func (r *run) finish(start time.Time) {
 	r.pool.stop()                       // nothing may begin once the directories that it needs are closed
 	descriptors.Holders.Remove(&r.dirs) // before the Report: other runs evict nothing of a run that is over
 	defer r.dirs.closeAll()
-	total := r.total()
+	var total counts
+	if r.reports() {
+		total = r.total()
+	}
 	for _, w := range r.workers {
 		w.retire()
 	}
@@ -403,6 +413,9 @@ func (r *run) finish(start time.Time) {
 	}
 	r.cold.close()
 	r.memory.Close()
+	if !r.reports() {
+		return
+	}
 	elapsed := time.Since(start)
 	if r.calls.onReport != nil {
 		r.calls.onReport(total, elapsed)

@@ -29,7 +29,7 @@ func (n Name) Bytes() []byte { return unsafe.Slice(unsafe.StringData(n.s), len(n
 func (n Name) Pointer() unsafe.Pointer { return unsafe.Pointer(unsafe.StringData(n.s)) }
 
 const (
-	minBlock = 512
+	minBlock = 128
 	maxBlock = 64 << 10
 )
 
