@@ -27,7 +27,7 @@ type diskUsage struct {
 	summarize, human, total, countLinks, json bool
 	first                                     map[string]*argument // by path
 	mu                                        sync.Mutex           // guards the fields below
-	args                                      map[string]*argument // by run.Item.Dir
+	args                                      map[string]*argument // by run.Item.Dir; two names of a directory have one
 	seen                                      map[fileID]*dir      // where a file with several hard links counts
 	grand                                     usage
 }
@@ -95,19 +95,19 @@ func (d *diskUsage) run(args []string) error {
 		}
 	}
 	j := run.Job{Visit: d.visit}
-	for _, arg := range args {
-		if d.args[arg] != nil {
-			continue // it is processed once and, with --count-links, printed each time
-		}
-		j.Args = append(j.Args, arg)
-		a := d.argument(arg)
+	for _, arg := range args { // an argument that is given twice is processed once and, with --count-links, printed each time
+		path := ""
 		if info, err := os.Stat(arg); err == nil && info.IsDir() {
 			real, _ := filepath.EvalSymlinks(arg)
-			a.path, _ = filepath.Abs(cmp.Or(real, arg)) // if there is none, its directories may be counted twice
+			path, _ = filepath.Abs(cmp.Or(real, arg)) // if there is none, its directories may be counted twice
+		}
+		if d.args[arg] = cmp.Or(d.args[arg], d.first[path]); d.args[arg] != nil {
+			continue
+		}
+		j.Args = append(j.Args, arg)
+		if a := d.argument(arg); path != "" {
+			a.path, d.first[path] = path, a
 			a.dir("")
-			if a.within = append(a.within, d.first[a.path]); a.within[0] == nil {
-				d.first[a.path], a.within = a, nil
-			}
 		}
 	}
 	err := d.Each(j)
