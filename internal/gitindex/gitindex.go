@@ -11,6 +11,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 	"unsafe"
@@ -29,8 +30,8 @@ const (
 // An Index is what one or, if it is split, two files list. It is immutable.
 type Index struct {
 	own, base         part
-	deleted, replaced bitmap       // of the entries of base
-	kinds             map[int]Kind // of those that are replaced
+	deleted, replaced bitmap         // of the entries of base
+	heads             map[int][]byte // of those that are replaced, by their numbers
 }
 
 // Parse returns the index that a file has as its content. Of a split index, open returns the
@@ -128,21 +129,21 @@ func (x *Index) split(link []byte, open func(name string) ([]byte, error)) error
 			return err
 		}
 	}
-	x.kinds = make(map[int]Kind, x.own.unnamed)
+	x.heads = make(map[int][]byte, x.own.unnamed)
 	c := x.own.cursor(0)
 	for i := range x.base.count {
 		if !x.replaced.has(i) {
 			continue
 		}
-		if len(x.kinds) == x.own.unnamed {
+		if len(x.heads) == x.own.unnamed {
 			return damaged("a replaced entry is missing")
 		}
 		if err := c.next(); err != nil {
 			return err
 		}
-		x.kinds[i] = c.kind
+		x.heads[i] = c.head
 	}
-	if len(x.kinds) != x.own.unnamed {
+	if len(x.heads) != x.own.unnamed {
 		return damaged("an entry has no name")
 	}
 	return nil
@@ -206,6 +207,7 @@ type cursor struct {
 
 	// Of the entry that next has read:
 	name  []byte // valid until the next call
+	head  []byte // what stands before the name
 	kind  Kind
 	stage int // 0, or that of a version in conflict
 	order int // of the name before and this one, as bytes.Compare gives it
@@ -224,10 +226,15 @@ func (p *part) cursor(i int) cursor {
 	return c
 }
 
+// before returns a cursor that is before the entry key, and at most a few entries before it.
+func (p *part) before(key string) cursor {
+	return p.cursor(sort.Search(len(p.marks), func(i int) bool { return p.marks[i].name >= key }))
+}
+
 // next reads an entry. The caller has counted that there is one.
 // On a cursor behind a mark, order is wrong at first, unless names are packed.
 func (c *cursor) next() error {
-	const modeAt, hashAt, nameMask, extended = 24, 40, 0xfff, 0x4000
+	const hashAt, nameMask, extended = 40, 0xfff, 0x4000
 	rest := c.data[c.offset:]
 	head := hashAt + c.hash + 2
 	if len(rest) < head+2 { // there is room for a name and its end
@@ -240,6 +247,7 @@ func (c *cursor) next() error {
 		}
 		head += 2
 	}
+	c.head = rest[:head:head]
 	kept := 0 // how much of the name before this one begins with, in version 4
 	if c.isPacked {
 		dropped, n := varint(rest[head:])
@@ -269,17 +277,25 @@ func (c *cursor) next() error {
 	c.offset += size
 	c.at++
 	c.stage = int(flags>>12) & 3
-	switch mode := binary.BigEndian.Uint32(rest[modeAt:]) >> 12; {
-	case mode == 0o16:
-		c.kind = Repository
-	case mode == 0o4 && bytes.HasSuffix(c.name, []byte("/")):
-		c.kind = Directory
-	case mode == 0o10, mode == 0o12:
-		c.kind = File
-	default:
-		return damaged("%.100q has the mode %o", c.name, mode<<12)
+	c.kind = kindOf(c.head)
+	if c.kind == None || c.kind == Directory && !bytes.HasSuffix(c.name, []byte("/")) {
+		return damaged("%.100q has the mode %o", c.name, binary.BigEndian.Uint32(rest[modeAt:]))
 	}
 	return nil
+}
+
+const modeAt = 24
+
+func kindOf(head []byte) Kind {
+	switch binary.BigEndian.Uint32(head[modeAt:]) >> 12 {
+	case 0o16:
+		return Repository
+	case 0o4:
+		return Directory
+	case 0o10, 0o12:
+		return File
+	}
+	return None
 }
 
 // varint reads a number as git writes it in version 4, and returns how many bytes it has: 0 if it is not one.
@@ -327,13 +343,13 @@ func (x *Index) isInSparse(path string) bool {
 // first returns the kind of an entry with the name key or, with isPrefix, of one whose name begins with key.
 func (x *Index) first(key string, isPrefix bool) Kind {
 	for _, p := range [...]*part{&x.own, &x.base} {
-		c := p.cursor(sort.Search(len(p.marks), func(i int) bool { return p.marks[i].name >= key }))
+		c := p.before(key)
 		for c.at < p.count && c.next() == nil {
 			switch name := unsafe.String(unsafe.SliceData(c.name), len(c.name)); {
 			case name < key || p == &x.base && x.deleted.has(c.at-1):
 			case name == key || isPrefix && strings.HasPrefix(name, key):
-				if kind := x.kinds[c.at-1]; kind != None && p == &x.base {
-					return kind
+				if head := x.heads[c.at-1]; head != nil && p == &x.base {
+					return kindOf(head)
 				}
 				return c.kind
 			case true:
@@ -342,6 +358,72 @@ func (x *Index) first(key string, isPrefix bool) Kind {
 		}
 	}
 	return None
+}
+
+// An Entry is what the index has in a directory.
+type Entry struct {
+	Name string // with a slash behind it: a directory in which the index has something
+	head []byte // what the index says besides its name; nil: a directory
+}
+
+// Kind returns the kind of e, which is Directory if its name has a slash.
+func (e *Entry) Kind() Kind {
+	if e.head == nil {
+		return Directory
+	}
+	return kindOf(e.head)
+}
+
+// In appends to list what the index has in the directory of this path, which ends with a slash unless it is "", the top.
+// The entries are in the order of their names, each of which comes once. In returns false if a sparse index has no more
+// than the name of a directory above: only git's objects know what it has there.
+func (x *Index) In(list []Entry, dir string) (_ []Entry, known bool) {
+	if x.isInSparse(dir) {
+		return list, false
+	}
+	list = x.own.in(list, dir, nil, nil)
+	if x.base.count > 0 {
+		list = x.base.in(list, dir, x.deleted, x.heads)
+		slices.SortStableFunc(list, func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
+		list = slices.CompactFunc(list, func(a, b Entry) bool { return a.Name == b.Name })
+	}
+	return list, true
+}
+
+func (p *part) in(list []Entry, dir string, deleted bitmap, heads map[int][]byte) []Entry {
+	last := ""
+	for c := p.before(dir); c.at < p.count && c.next() == nil; {
+		name := unsafe.String(unsafe.SliceData(c.name), len(c.name))
+		rest, isIn := strings.CutPrefix(name, dir)
+		switch {
+		case name == "" || deleted.has(c.at-1) || !isIn && name < dir:
+			continue
+		case !isIn:
+			return list
+		}
+		e := Entry{Name: rest, head: c.head}
+		slash := strings.IndexByte(rest, '/')
+		if slash >= 0 {
+			e = Entry{Name: rest[:slash+1]}
+		}
+		if e.Name == last {
+			continue
+		}
+		if p.isPacked {
+			e.Name = strings.Clone(e.Name)
+		}
+		last = e.Name
+		if head := heads[c.at-1]; head != nil && slash < 0 {
+			e.head = head
+		}
+		list = append(list, e)
+		if slash >= 0 {
+			if behind := p.before(dir + last[:slash] + "0"); behind.at > c.at { // '0' comes after the slash
+				c = behind
+			}
+		}
+	}
+	return list
 }
 
 // A bitmap has a bit for each entry of a shared index.

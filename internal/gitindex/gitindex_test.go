@@ -97,11 +97,47 @@ func (r repo) check(t testing.TB) *Index {
 			}
 		}
 	}
+	r.checkIn(t, x, kinds, dirs)
 	for dir := range dirs {
 		require.True(t, x.HasBelow(dir+"/"), "%q", dir)
 		require.Equal(t, kinds[dir], x.Kind(dir), "%q", dir)
 	}
 	return x
+}
+
+// checkIn compares what the index has in each directory with these paths.
+func (r repo) checkIn(t testing.TB, x *Index, kinds map[string]Kind, dirs map[string]bool) {
+	t.Helper()
+	want := map[string]map[string]Kind{"none/": {}}
+	add := func(name string, kind Kind) {
+		i := strings.LastIndexByte(strings.TrimSuffix(name, "/"), '/') + 1
+		if want[name[:i]] == nil {
+			want[name[:i]] = map[string]Kind{}
+		}
+		want[name[:i]][name[i:]] = kind
+	}
+	for name, kind := range kinds {
+		add(name, kind)
+	}
+	for dir := range dirs {
+		add(dir+"/", Directory)
+	}
+	for dir, entries := range want {
+		list, known := x.In(nil, dir)
+		require.True(t, known)
+		got := map[string]Kind{}
+		for i, e := range list {
+			require.True(t, i == 0 || list[i-1].Name < e.Name)
+			got[e.Name] = e.Kind()
+		}
+		require.Equal(t, entries, got, "%q", dir)
+		for name, kind := range entries {
+			if kind == Directory && kinds[dir+name] == Directory {
+				_, known := x.In(nil, dir+name)
+				require.False(t, known)
+			}
+		}
+	}
 }
 
 // randomNames returns different paths, many of which begin alike, in which no file is a directory.
@@ -168,7 +204,7 @@ func TestAgainstGit(t *testing.T) {
 						names = append(names, more...)
 						x := r.check(t)
 						require.Equal(t, split, x.base.count > 0)
-						require.Equal(t, split, len(x.kinds) > 0)
+						require.Equal(t, split, len(x.heads) > 0)
 						require.Equal(t, version == "4", x.own.isPacked)
 					}
 				})
