@@ -42,6 +42,7 @@ type config struct {
 	ignoreNames, ignorePaths   []string // Options.IgnoreFiles; later elements take precedence
 	skipMarked, skipRootMarked []string // names of files that mark a directory below root, and root
 	gitIgnore, gitTracked      bool     // one of them at most
+	namesFromIndex             bool     // gitTracked: each file is opened anyway, and nothing needs to be known of it before
 	gitFS                      fs.FS    // where repositories are, see plumbing.Hooks; nil: the operating system's
 	gitRoot                    string   // root's path for git; "" if that is root itself
 	ignoreByName               bool     // this and the two below: see plumbing.Hooks

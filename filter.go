@@ -4,13 +4,10 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"unsafe"
 
 	"github.com/fileproc/fileproc/internal/gitignore"
 	"github.com/fileproc/fileproc/internal/gitindex"
-	"github.com/fileproc/fileproc/internal/gitrepo"
 	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/pattern"
 )
@@ -90,22 +87,6 @@ type entryFilter struct {
 	folded []byte
 	inRepo []byte // a path relative to the top of a repository
 	unread bool   // a call has taken an entry for ignored that git's index may have, which is not read yet
-}
-
-// A repository is a git repository that a run is in, or has found.
-type repository struct {
-	*gitrepo.Repository
-	at     *node // its top, or root
-	length int   // of at's path
-
-	mu    sync.Mutex                     // one worker reads the index
-	index atomic.Pointer[gitindex.Index] // nil: not read
-}
-
-// repositoryOf returns the repository that n is in, if its rules apply, or nil.
-func repositoryOf(n *node) *repository {
-	r, _ := n.ignore.Repository().(*repository)
-	return r
 }
 
 // fold is filter.fold without an allocation. The result is valid until the next call.

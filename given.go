@@ -285,7 +285,7 @@ func (s *givenSource) changeDir(path string) bool {
 		return true
 	}
 	g, end := b.dir, len(b.path) // g's path is b.path[:end], and behind the loop a part of both paths
-	for same := commonPrefix(path, b.path); end > same || 0 < end && end < len(path) && path[end] != '/'; g = g.up {
+	for same := names.CommonPrefix(path, b.path); end > same || 0 < end && end < len(path) && path[end] != '/'; g = g.up {
 		end = max(0, end-len(g.node.name.String())-1)
 	}
 	isNew := false
@@ -309,13 +309,6 @@ func (s *givenSource) changeDir(path string) bool {
 		b.paths[path] = g
 	}
 	return true
-}
-
-func commonPrefix(a, b string) (n int) {
-	for n < min(len(a), len(b)) && a[n] == b[n] {
-		n++
-	}
-	return n
 }
 
 func (s *givenSource) areNames(path string) bool {

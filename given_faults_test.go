@@ -737,8 +737,8 @@ func TestFilesPathsOfDirectoriesComeBackTo(t *testing.T) {
 		for n < len(a) && n < len(b) && a[n] == b[n] {
 			n++
 		}
-		require.Equal(t, n, commonPrefix(a, b))
-		require.Equal(t, n, commonPrefix(b, a))
+		require.Equal(t, n, names.CommonPrefix(a, b))
+		require.Equal(t, n, names.CommonPrefix(b, a))
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 
 	"github.com/fileproc/fileproc/internal/backend"
@@ -20,25 +19,12 @@ import (
 	"github.com/fileproc/fileproc/internal/sys"
 )
 
-// splitIgnoreFiles divides Options.IgnoreFiles into names, which a scan looks for in
-// each listing, and paths. Both keep their order.
-func splitIgnoreFiles(files []string) (names, paths []string) {
-	for _, f := range files {
-		if strings.ContainsAny(f, separators) {
-			paths = append(paths, f)
-		} else {
-			names = append(names, f)
-		}
-	}
-	return names, paths
-}
-
 // readIgnorePaths reads the files that Options.IgnoreFiles names by path, for t.
 func (w *worker) readIgnorePaths(t *tree) error {
 	root := &t.root
 	for _, p := range w.cfg.ignorePaths {
 		n, rest := names.LevelsUp(p)
-		dir, below, err := above(w.cfg, t.paths.root, n)
+		dir, below, err := gitrepo.Above(w.cfg.fsys != nil, t.paths.root, n)
 		if err != nil {
 			return err
 		}
@@ -53,7 +39,7 @@ func (w *worker) readIgnorePaths(t *tree) error {
 		}
 		if n == 0 && !filepath.IsAbs(p) {
 			err = w.withDirAside(root, func(d backend.Directory) (err error) {
-				if place.At, err = gitAt(d, dir); err == nil {
+				if place.At, err = backend.GitAt(d, dir); err == nil {
 					err = read()
 				}
 				return err
@@ -73,37 +59,6 @@ func (w *worker) readIgnorePaths(t *tree) error {
 		}
 	}
 	return nil
-}
-
-// above returns the directory n levels above root, and root's path relative to that
-// directory, with a slash at its end. It stops at the file system's root.
-func above(c *config, root string, n int) (dir, below string, err error) {
-	if n == 0 {
-		return root, "", nil
-	}
-	split, clean := path.Split, path.Clean
-	if dir = root; c.fsys == nil {
-		split, clean = filepath.Split, filepath.Clean
-		if dir, err = fsinfo.RealPath(dir); err != nil {
-			return "", "", err
-		}
-	}
-	for range n {
-		up, name := split(dir)
-		if name == "" {
-			break
-		}
-		dir, below = clean(up), name+"/"+below
-	}
-	return dir, below, nil
-}
-
-// GitAt is d.gitAt if d is a GitDir, and else returns nil.
-func gitAt(d backend.Directory, path string) (gitrepo.At, error) {
-	if g, ok := d.(backend.GitDir); ok {
-		return g.GitAt(path)
-	}
-	return nil, nil
 }
 
 // gitPlace returns the place of n, in which git's files are looked for.
@@ -147,7 +102,7 @@ func (w *worker) readGitRules(n *node) error {
 		return errors.Join(errs...)
 	}
 	err := w.withDirAside(n, func(d backend.Directory) (err error) {
-		if p.At, err = gitAt(d, p.Dir); err == nil {
+		if p.At, err = backend.GitAt(d, p.Dir); err == nil {
 			err = read()
 		}
 		return err
@@ -204,12 +159,13 @@ func (w *worker) isSubmodule(n *node) bool {
 	return x != nil && len(path) > r.length && x.Kind(string(r.AppendPath(nil, path[r.length:]))) == gitindex.Repository
 }
 
-// readTracked lets only what git tracks below root come.
+// readTracked lets only what git tracks below root come. What is behind links, and names of Options.Files, may
+// lie anywhere: with these, all is ignored but what is tracked.
 func (w *worker) readTracked(root *node) error {
 	p := w.gitPlace(root)
 	var repo *gitrepo.Repository
 	err := w.withDirAside(root, func(d backend.Directory) (err error) {
-		if p.At, err = gitAt(d, p.Dir); err == nil {
+		if p.At, err = backend.GitAt(d, p.Dir); err == nil {
 			repo, err = gitrepo.Find(p)
 		}
 		return err
@@ -222,7 +178,11 @@ func (w *worker) readTracked(root *node) error {
 		return &fs.PathError{Op: "open", Path: root.tree.paths.root, Err: errNoRepository}
 	}
 	r := &repository{Repository: repo, at: root}
-	root.ignore = root.ignore.NewRepository(r).IgnoreAll()
+	if root.ignore = root.ignore.NewRepository(r); w.given == nil && !w.cfg.followDirs {
+		root.tree.tracked = r
+	} else {
+		root.ignore = root.ignore.IgnoreAll()
+	}
 	failed, err := w.readIndexOnce(r)
 	return cmp.Or(failed, err)
 }
@@ -249,7 +209,7 @@ func (w *worker) readIndexOnce(r *repository) (failed, stopped error) {
 	var err error
 	if p := w.gitPlace(r.at); p.FS == nil && r.IsTop() {
 		err = w.withDirAside(r.at, func(d backend.Directory) error {
-			at, err := gitAt(d, p.Dir)
+			at, err := backend.GitAt(d, p.Dir)
 			if err == nil {
 				x, err = r.ReadIndex(at)
 			}

@@ -28,6 +28,7 @@ type job struct {
 	buffer      *entryBuffer // nil unless entries are buffered until all are listed
 	phase       jobPhase
 	flat        bool // subdirectories are left out
+	fromIndex   bool // git's index gives the entries, if it knows them
 	needsParent bool // holds the reference to the parent
 	pinned      bool
 }

@@ -16,6 +16,8 @@ import (
 
 	"github.com/fileproc/fileproc/internal/backend"
 	"github.com/fileproc/fileproc/internal/gitignore"
+	"github.com/fileproc/fileproc/internal/gitindex"
+	"github.com/fileproc/fileproc/internal/gitrepo"
 	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/replace"
 	"github.com/fileproc/fileproc/internal/sys"
@@ -85,12 +87,29 @@ type tree struct {
 	realRoot string      // root's path, absolute and without links, if the run needs it
 	isFile   bool        // root leads to a file
 	stream   fs.FileMode // the type of that file if it is a FIFO or a device
+	tracked  *repository // unless nil, only what its index has is listed
 }
 
 func newTree(c *config, root string, number int) *tree {
 	t := &tree{number: number, paths: pathBase{root: root, fsys: c.fsys, follows: c.followFiles}}
 	t.root = node{tree: t, refs: 1}
 	return t
+}
+
+// A repository is a git repository that a run is in, or has found.
+type repository struct {
+	*gitrepo.Repository
+	at     *node // its top, or root
+	length int   // of at's path
+
+	mu    sync.Mutex                     // one worker reads the index
+	index atomic.Pointer[gitindex.Index] // nil: not read
+}
+
+// repositoryOf returns the repository that n is in, if its rules apply, or nil.
+func repositoryOf(n *node) *repository {
+	r, _ := n.ignore.Repository().(*repository)
+	return r
 }
 
 // belowLink reports whether n's path has a link in it.

@@ -133,10 +133,10 @@ type Options struct {
 	GitIgnore bool
 
 	// GitTracked keeps only the files that git's index lists and the work tree still has. A
-	// directory with no such file is not opened. Files of submodules, which have indexes
-	// of their own, are not among them. GitTracked replaces GitIgnore; other ignore files
-	// apply. If root is in no git repository, or the index cannot be read, the run fails.
-	// With [Options.FS], the repository is in FS.
+	// directory with no such file is not opened, and a [Report] does not count it or what is
+	// not tracked. Files of submodules, which have indexes of their own, are not among them.
+	// GitTracked replaces GitIgnore; other ignore files apply. If root is in no git repository,
+	// or the index cannot be read, the run fails. With [Options.FS], the repository is in FS.
 	GitTracked bool
 
 	// SkipHidden skips files and directories whose name begins with a dot.
@@ -423,6 +423,7 @@ func (o *Options) config(root string, noFn bool) (config, error) {
 	if c.noRead && (c.files != nil || c.statFirst || c.skipLarger > 0) {
 		c.stat = true // only metadata show what a path leads to, or the size; for statFirst they are fetched anyway
 	}
+	c.namesFromIndex = c.gitTracked && !c.noRead && c.fsys == nil && !c.followFiles && !c.allTypes && !c.statFirst && o.Select == nil && len(o.IgnoreFiles)+len(o.SkipMarked) == 0
 	if c.gitRoot != "" {
 		c.gitFS = o.hooks.GitFS
 	}
@@ -433,7 +434,7 @@ func (o *Options) config(root string, noFn bool) (config, error) {
 	default:
 		c.roots = o.Roots
 	}
-	c.ignoreNames, c.ignorePaths = splitIgnoreFiles(o.IgnoreFiles)
+	c.ignoreNames, c.ignorePaths = names.SplitPaths(o.IgnoreFiles)
 	for _, m := range o.SkipMarked {
 		name, belowRoot := names.Mark(m)
 		if c.skipMarked = append(c.skipMarked, name); !belowRoot {

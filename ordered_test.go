@@ -543,11 +543,11 @@ func TestSortUntil(t *testing.T) {
 	random := func() []int { return rand.New(rand.NewPCG(1, 1)).Perm(200_000) }
 	s := random()
 	total := 0
-	sortUntil(s, func(a, b int) int { total++; return a - b }, func() bool { return false })
+	names.SortUntil(s, func(a, b int) int { total++; return a - b }, func() bool { return false })
 	require.True(t, slices.IsSorted(s))
 	for _, end := range []int{0, 1000, 100_000, 1_000_000} {
 		s, calls := random(), 0
-		sortUntil(s, func(a, b int) int { calls++; return a - b }, func() bool { return calls >= end })
+		names.SortUntil(s, func(a, b int) int { calls++; return a - b }, func() bool { return calls >= end })
 		require.LessOrEqual(t, calls, end+1024)
 		require.False(t, slices.IsSorted(s))
 		slices.Sort(s)

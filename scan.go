@@ -70,7 +70,7 @@ func (w *worker) scanPart(j *job) scanResult {
 		return scanResult{}
 	}
 	s := &w.scanner
-	*s = scanner{w: w, job: j, node: j.node, dir: j.node.dir, subs: s.subs[:0]}
+	*s = scanner{w: w, job: j, node: j.node, dir: j.node.dir, subs: s.subs[:0], tracked: s.tracked, trackedIn: s.trackedIn}
 	more := j.phase == jobListing && from.list(s)
 	if j.buffer != nil && !more {
 		if j.buffer.hasRules() || s.judgeBuffer() {
@@ -263,6 +263,7 @@ func (d foundDir) inspect(w *worker, j *job) verdict {
 	if w.buffersEntries() {
 		j.buffer = new(entryBuffer)
 	}
+	j.fromIndex = w.cfg.namesFromIndex && !w.cold.isOn()
 	return verdict{}
 }
 
@@ -279,11 +280,14 @@ func (w *worker) noteDevice(n *node) {
 func (d foundDir) open(w *worker, j *job) error { return w.open(j.node) }
 
 func (d foundDir) refuse(w *worker, j *job, v verdict) {
+	n := j.node
 	switch {
 	case v.err != nil:
-		w.foundFailedDir(j.node, v.err)
+		if gone, _ := w.isGone(n.parent, n.name, true); !gone {
+			w.foundFailedDir(n, v.err)
+		}
 	case v.skip != notSkipped:
-		w.foundSkipped(v.skip, j.node, "", fs.ModeDir)
+		w.foundSkipped(v.skip, n, "", fs.ModeDir)
 	}
 }
 
@@ -291,10 +295,29 @@ func (d foundDir) list(s *scanner) (more bool) {
 	if s.parts = d.parts; s.parts != nil {
 		s.node = s.parts.of
 	}
+	if r, n := s.node.tree.tracked, s.node; r != nil && s.trackedIn != n {
+		s.trackedIn = n
+		r.index.Load().In(&s.tracked, string(r.AppendPath(nil, s.w.entryFilter.path.dir(n))))
+	}
+	if s.job.fromIndex && s.tracked.Known {
+		s.addTracked()
+		return false
+	}
 	if more = s.listDir(); more {
 		s.divide()
 	}
 	return more
+}
+
+// addTracked adds what git's index has in s.node as if that listed it. Only an open shows what an entry is.
+func (s *scanner) addTracked() {
+	s.skips = s.w.replaced.Load()
+	for i := range s.tracked.Entries {
+		if name, typ := s.tracked.Entries[i].NameAndType(); !s.w.stopped() {
+			s.add(&backend.Entry{Name: bytesOf(name), Type: typ})
+		}
+	}
+	s.listedAll()
 }
 
 // leastHalved is how many bytes of a directory are halved at least: some 1,500 entries.
@@ -403,15 +426,21 @@ func (s *scanner) listDir() (more bool) {
 		}
 		return false
 	case !more && s.parts.end():
-		atomic.StoreUint32(&n.listed, 1) // before the load: see replacements.forget
-		if r := w.replaced.Load(); r != nil {
-			r.forget(n)
-		}
-		if s.job.buffer == nil || !s.job.buffer.tagged { // else reopen counts it
-			w.counts.directories++
-		}
+		s.listedAll()
 	}
 	return more
+}
+
+// listedAll says that all entries of the directory have been listed.
+func (s *scanner) listedAll() {
+	w, n := s.w, s.node
+	atomic.StoreUint32(&n.listed, 1) // before the load: see replacements.forget
+	if r := w.replaced.Load(); r != nil {
+		r.forget(n)
+	}
+	if s.job.buffer == nil || !s.job.buffer.tagged { // else reopen counts it
+		w.counts.directories++
+	}
 }
 
 // jobRefs returns how many references to the node the new jobs need.
@@ -505,11 +534,16 @@ func (s *scanner) add(e *backend.Entry) {
 		typ = st.Mode.Type()
 	}
 	b := s.job.buffer
+	comes := s.trackedIn != s.node || s.tracked.Has(name, typ)
 	if b == nil {
-		s.classify(name, names.Name{}, typ, e.Inode)
+		if comes {
+			s.classify(name, names.Name{}, typ, e.Inode)
+		}
 		return
 	}
-	b.entries = append(b.entries, bufferedEntry{name: w.arena.Add(name), typ: typ, inode: e.Inode})
+	if comes {
+		b.entries = append(b.entries, bufferedEntry{name: w.arena.Add(name), typ: typ, inode: e.Inode})
+	}
 	if typ == 0 && (slices.Contains(w.cfg.ignoreNames, string(name)) || w.cfg.gitIgnore && string(name) == gitIgnoreFile) {
 		b.ignore = append(b.ignore, string(name))
 	}
@@ -563,7 +597,7 @@ func (s *scanner) classifyBuffer() {
 	s.job.buffer = nil
 	if s.w.order != nil {
 		compare := func(a, b bufferedEntry) int { return strings.Compare(a.name.String(), b.name.String()) }
-		sortUntil(entries, compare, s.w.stopped)
+		names.SortUntil(entries, compare, s.w.stopped)
 	}
 	for _, e := range entries {
 		if s.w.stopped() { // a directory may have very many
@@ -578,22 +612,6 @@ func (s *scanner) classifyBuffer() {
 			s.addKept(e.name, e.typ, e.inode)
 		}
 	}
-}
-
-// sortUntil sorts s, which may be very long. If the run is stopped, it returns soon and
-// leaves s in any order: from then on all elements compare as equal, which
-// slices.SortFunc takes for sorted.
-func sortUntil[E any](s []E, compare func(a, b E) int, stopped func() bool) {
-	calls, over := 0, false
-	slices.SortFunc(s, func(a, b E) int {
-		if calls++; calls%1024 == 0 {
-			over = over || stopped()
-		}
-		if over {
-			return 0
-		}
-		return compare(a, b)
-	})
 }
 
 // classify adds an entry whose type is known. Kept is its name in the arena, or

@@ -185,7 +185,7 @@ func (w *worker) judgeDir(n *node) (SkipReason, error) {
 		return notSkipped, err
 	}
 	has := func(name string) bool {
-		typ, err := w.typeOfGiven(n, names.New(name))
+		typ, err := w.typeOf(n, names.New(name))
 		if err != nil && err != errStopped && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
 			w.foundFailed("stat", n, name, err)
 		}
@@ -220,23 +220,6 @@ func (w *worker) judgeSub(n *node, name names.Name) (why SkipReason, rules *giti
 	}
 	why, rules = w.entryFilter.dir(n, name.Bytes())
 	return why, rules, stopped
-}
-
-// typeOfGiven returns the type of the entry name of n, or errStopped.
-func (w *worker) typeOfGiven(n *node, name names.Name) (typ fs.FileMode, err error) {
-	if w.stopped() {
-		return 0, errStopped
-	}
-	err = w.withDirAside(n, func(d backend.Directory) error {
-		if f, ok := d.(*backend.FSDir); ok { // its Stat finds the reason of an error, with more opens
-			typ, err = f.Type(name)
-			return err
-		}
-		st, err := d.Stat(name)
-		typ = st.Mode.Type()
-		return err
-	})
-	return typ, err
 }
 
 // foundSkippedBelow counts the names in g and below as skipped, because g's directory is left out.
@@ -386,7 +369,7 @@ func (s *spanMaker) addFiles(item *givenItem) {
 	}
 	for err == nil && w.cfg.followFiles && len(kept) > 0 {
 		k := slices.IndexFunc(kept, func(name names.Name) bool {
-			typ, err := w.typeOfGiven(n, name)
+			typ, err := w.typeOf(n, name)
 			return err == nil && typ == fs.ModeSymlink // after an error, the open of the name says what is wrong
 		})
 		w.pin.drop(&w.dirs)

@@ -67,7 +67,15 @@ func (w *worker) visitFile(b *batch, i int) {
 	case errStopped:
 		w.abandon()
 	default:
-		w.fail(f, err)
+		gone, typ := w.isGone(f.node, f.name, false)
+		switch f.typ = typ; {
+		case gone:
+			w.found(-1)
+		case typ != 0:
+			w.skip(f, SkippedNotRegular)
+		default:
+			w.fail(f, err)
+		}
 	}
 	w.reader.Release()
 }

@@ -2,12 +2,15 @@ package fileproc
 
 import (
 	"context"
+	"errors"
 	"io/fs"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/fileproc/fileproc/internal/backend"
 	"github.com/fileproc/fileproc/internal/content"
+	"github.com/fileproc/fileproc/internal/gitindex"
 	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/sys"
 )
@@ -159,6 +162,9 @@ type scanner struct {
 	skips *replacements // nil until the run replaces a file
 	part  *job          // another, which the scan has made
 
+	tracked   gitindex.Dir // where only what git tracks is listed: what this is in trackedIn
+	trackedIn *node
+
 	givenSpans []*span // ordered: the names of Options.Files, in place of batch and spans
 }
 
@@ -304,6 +310,34 @@ func (a *fetched) get(i int, c *content.Content) (ok, ring bool) {
 
 // forget ends the use of what has been fetched of a batch.
 func (a *fetched) forget() { a.first, a.end = 0, 0 }
+
+// typeOf returns the type of the entry name of n, or errStopped.
+func (w *worker) typeOf(n *node, name names.Name) (typ fs.FileMode, err error) {
+	if w.stopped() {
+		return 0, errStopped
+	}
+	err = w.withDirAside(n, func(d backend.Directory) error {
+		if f, ok := d.(*backend.FSDir); ok { // its Stat finds the reason of an error, with more opens
+			typ, err = f.Type(name)
+			return err
+		}
+		st, err := d.Stat(name)
+		typ = st.Mode.Type()
+		return err
+	})
+	return typ, err
+}
+
+// isGone reports whether the work tree does not have an entry that git's index has in n, and that cannot be
+// opened. Otherwise it returns the entry's type.
+func (w *worker) isGone(n *node, name names.Name, wantsDir bool) (gone bool, typ fs.FileMode) {
+	if n == nil || n.tree.tracked == nil {
+		return false, 0
+	}
+	defer w.pin.drop(&w.dirs)
+	typ, err := w.typeOf(n, name)
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || err == nil && (typ == fs.ModeDir) != wantsDir, typ
+}
 
 // chooseFetchers says how w fetches files that are in the page cache.
 func (w *worker) chooseFetchers() {

@@ -487,6 +487,54 @@ func TestGitIgnoreBelowAClosedDirectory(t *testing.T) {
 	require.Equal(t, []string{"a.txt"}, unignored(t, "."))
 }
 
+// What the work tree has in place of a tracked file or directory does not come, and no failure says so. The Report does not
+// depend on whether the names come from listings or from the index.
+func TestGitTrackedThatHasChanged(t *testing.T) {
+	home := newHome(t)
+	top := filepath.Join(home, "r")
+	require.True(t, testtree.Make(t, home, "r/a=", "r/gone=", "r/file=", "r/dir/x=", "r/empty/x=", "r/deep/x/y=", "r/away/x/y=", "r/x/y=", "elsewhere/x/y=", "elsewhere/x/z="))
+	testtree.Symlink(t, "a", filepath.Join(top, "link"))
+	testtree.Symlink(t, "a", filepath.Join(top, "unlinked"))
+	runGit(t, home, "init", "-q", "r")
+	runGit(t, top, "add", ".")
+	for _, name := range []string{"gone", "file", "dir", "empty/x", "deep", "away", "unlinked"} {
+		require.NoError(t, os.RemoveAll(filepath.Join(top, filepath.FromSlash(name))))
+	}
+	require.True(t, testtree.Make(t, top, "file/z=", "dir=", "untracked=", "none/untracked=", "unlinked="))
+	testtree.Symlink(t, filepath.Join(home, "elsewhere"), filepath.Join(top, "deep"))
+	testtree.Symlink(t, "a", filepath.Join(top, "gone"))
+	want := map[fileproc.SkipReason]int64{fileproc.SkippedNotRegular: 2}
+	for _, ordered := range []bool{false, true} {
+		for what, opts := range map[string]fileproc.Options{
+			"index": {}, "listings": {Select: func(*fileproc.File) bool { return true }}, "no read": {ReadSize: fileproc.NoRead}, "one worker": {Workers: 1},
+			"ignore files": {IgnoreFiles: []string{".none"}}, "in an FS": {FS: os.DirFS(home)}, "all roots": {Roots: []string{top, filepath.Join(top, "x")}},
+		} {
+			var report fileproc.Report
+			var skipped []string
+			opts.GitTracked, opts.Ordered, opts.Report = true, ordered, &report
+			opts.OnSkip = func(e fileproc.Entry, _ fileproc.SkipReason) {
+				skipped = append(skipped, e.Type().String()+" "+e.Rel())
+			}
+			root := top
+			if opts.FS != nil {
+				root = "r"
+			}
+			got, err := fileproc.Process(t.Context(), root, opts, relOf)
+			require.NoError(t, err, what)
+			files := []string{"a", "unlinked", "x/y"}
+			if opts.Roots != nil {
+				files = append(files, "y")
+			}
+			require.ElementsMatch(t, files, slash(got), what)
+			require.ElementsMatch(t, []string{"L--------- link", "L--------- gone"}, skipped, what)
+			requireBalanced(t, report)
+			require.Equal(t, int64(len(files)+2), report.Found, what)
+			require.Equal(t, want, report.Skipped, what)
+			require.Equal(t, int64(3+len(opts.Roots)/2), report.Directories, what)
+		}
+	}
+}
+
 // With GitTracked, only the regular files come that git tracks and the work tree has. It needs a repository.
 func TestGitTracked(t *testing.T) {
 	home := newHome(t)

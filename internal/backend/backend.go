@@ -121,6 +121,14 @@ type GitDir interface {
 	GitAt(path string) (gitrepo.At, error)
 }
 
+// GitAt is d.GitAt if d is a GitDir, and else returns nil.
+func GitAt(d Directory, path string) (gitrepo.At, error) {
+	if g, ok := d.(GitDir); ok {
+		return g.GitAt(path)
+	}
+	return nil, nil
+}
+
 // An Identity says which directory it is of.
 type Identity interface {
 	// Same reports whether both are of the same directory.

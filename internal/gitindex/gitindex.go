@@ -11,6 +11,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"sort"
 	"strings"
@@ -366,28 +367,58 @@ type Entry struct {
 	head []byte // what the index says besides its name; nil: a directory
 }
 
-// Kind returns the kind of e, which is Directory if its name has a slash.
-func (e *Entry) Kind() Kind {
+// NameAndType returns the name without a slash, and whether e is a directory or not. A file may be a link.
+func (e *Entry) NameAndType() (name string, typ fs.FileMode) {
 	if e.head == nil {
-		return Directory
+		return e.Name[:len(e.Name)-1], fs.ModeDir
 	}
-	return kindOf(e.head)
+	return e.Name, 0
 }
 
-// In appends to list what the index has in the directory of this path, which ends with a slash unless it is "", the top.
-// The entries are in the order of their names, each of which comes once. In returns false if a sparse index has no more
-// than the name of a directory above: only git's objects know what it has there.
-func (x *Index) In(list []Entry, dir string) (_ []Entry, known bool) {
-	if x.isInSparse(dir) {
-		return list, false
+// A Dir is what the index has in a directory, in the order of names. Each name comes once.
+type Dir struct {
+	Entries    []Entry // files, and directories with files in them
+	Submodules []Entry
+	Known      bool // else only git's objects know, and all counts as tracked: see Directory
+}
+
+// Has reports whether a file, or what is below a directory, is tracked.
+func (d *Dir) Has(name []byte, typ fs.FileMode) bool {
+	key := unsafe.String(unsafe.SliceData(name), len(name))
+	if typ == fs.ModeDir {
+		key += "/"
 	}
-	list = x.own.in(list, dir, nil, nil)
+	return !d.Known || d.Find(key) != nil
+}
+
+// Find returns the entry with this name, or nil.
+func (d *Dir) Find(name string) *Entry {
+	i, found := slices.BinarySearchFunc(d.Entries, name, func(e Entry, name string) int { return strings.Compare(e.Name, name) })
+	if !found {
+		return nil
+	}
+	return &d.Entries[i]
+}
+
+// In sets d to what the index has in the directory of this path, which ends with a slash unless it is "", the top.
+func (x *Index) In(d *Dir, path string) {
+	d.Entries, d.Submodules, d.Known = d.Entries[:0], nil, !x.isInSparse(path)
+	if !d.Known {
+		return
+	}
+	d.Entries = x.own.in(d.Entries, path, nil, nil)
 	if x.base.count > 0 {
-		list = x.base.in(list, dir, x.deleted, x.heads)
-		slices.SortStableFunc(list, func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
-		list = slices.CompactFunc(list, func(a, b Entry) bool { return a.Name == b.Name })
+		d.Entries = x.base.in(d.Entries, path, x.deleted, x.heads)
+		slices.SortStableFunc(d.Entries, func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
+		d.Entries = slices.CompactFunc(d.Entries, func(a, b Entry) bool { return a.Name == b.Name })
 	}
-	return list, true
+	d.Entries = slices.DeleteFunc(d.Entries, func(e Entry) bool {
+		is := e.head != nil && kindOf(e.head) == Repository
+		if is {
+			d.Submodules = append(d.Submodules, e)
+		}
+		return is
+	})
 }
 
 func (p *part) in(list []Entry, dir string, deleted bitmap, heads map[int][]byte) []Entry {
@@ -406,7 +437,7 @@ func (p *part) in(list []Entry, dir string, deleted bitmap, heads map[int][]byte
 		if slash >= 0 {
 			e = Entry{Name: rest[:slash+1]}
 		}
-		if e.Name == last {
+		if e.Name == last || e.Name == ".git/" { // git itself accepts no name in .git
 			continue
 		}
 		if p.isPacked {

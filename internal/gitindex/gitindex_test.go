@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -123,18 +124,29 @@ func (r repo) checkIn(t testing.TB, x *Index, kinds map[string]Kind, dirs map[st
 		add(dir+"/", Directory)
 	}
 	for dir, entries := range want {
-		list, known := x.In(nil, dir)
-		require.True(t, known)
+		var d Dir
+		x.In(&d, dir)
+		require.True(t, d.Known)
 		got := map[string]Kind{}
-		for i, e := range list {
-			require.True(t, i == 0 || list[i-1].Name < e.Name)
-			got[e.Name] = e.Kind()
+		for i, e := range d.Entries {
+			require.True(t, i == 0 || d.Entries[i-1].Name < e.Name)
+			got[e.Name] = File
+			name, typ := e.NameAndType()
+			if typ == fs.ModeDir {
+				got[e.Name] = Directory
+			}
+			require.True(t, d.Has([]byte(name), typ))
+			require.Equal(t, entries[name+"-"] == File, d.Has([]byte(name+"-"), 0))
+		}
+		for _, e := range d.Submodules {
+			got[e.Name] = Repository
 		}
 		require.Equal(t, entries, got, "%q", dir)
 		for name, kind := range entries {
 			if kind == Directory && kinds[dir+name] == Directory {
-				_, known := x.In(nil, dir+name)
-				require.False(t, known)
+				x.In(&d, dir+name)
+				require.False(t, d.Known)
+				require.True(t, d.Has([]byte("x"), 0))
 			}
 		}
 	}
@@ -197,12 +209,16 @@ func TestAgainstGit(t *testing.T) {
 						}
 						r.put(t, names[3*k:4*k], "160000")
 						r.put(t, names[4*k:5*k], "120000")
+						gone := names[:k]
 						names = names[k:]
 						more := randomNames(rnd, n)[:k]
 						more = slices.DeleteFunc(more, func(name string) bool { return slices.Contains(names, name) })
 						r.put(t, more, "100755")
 						names = append(names, more...)
 						x := r.check(t)
+						for _, name := range gone {
+							require.Equal(t, slices.Contains(names, name), x.Kind(name) != None, "%q", name)
+						}
 						require.Equal(t, split, x.base.count > 0)
 						require.Equal(t, split, len(x.heads) > 0)
 						require.Equal(t, version == "4", x.own.isPacked)

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/fileproc/fileproc/internal/fsinfo"
 	"github.com/fileproc/fileproc/internal/gitignore"
 	"github.com/fileproc/fileproc/internal/gitindex"
 	"github.com/fileproc/fileproc/internal/names"
@@ -81,6 +82,29 @@ func Find(p Place) (*Repository, error) {
 		p = Place{FS: p.FS, Dir: up, Looks: p.Looks}
 	}
 	return nil, nil
+}
+
+// Above returns the directory n levels above root, and root's path relative to that
+// directory, with a slash at its end. Root is a path of the system, unless isFS is set. It stops at the file system's root.
+func Above(isFS bool, root string, n int) (dir, below string, err error) {
+	if n == 0 {
+		return root, "", nil
+	}
+	split, clean := path.Split, path.Clean
+	if dir = root; !isFS {
+		split, clean = filepath.Split, filepath.Clean
+		if dir, err = fsinfo.RealPath(dir); err != nil {
+			return "", "", err
+		}
+	}
+	for range n {
+		up, name := split(dir)
+		if name == "" {
+			break
+		}
+		dir, below = clean(up), name+"/"+below
+	}
+	return dir, below, nil
 }
 
 // A Rule has the patterns of one ignore file, for the directory for which Rules was called.

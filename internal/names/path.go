@@ -25,3 +25,23 @@ func Depth(root string) int {
 	}
 	return strings.Count(root, "/") + 1
 }
+
+// SplitPaths divides files into names and paths. Both keep their order.
+func SplitPaths(files []string) (names, paths []string) {
+	for _, f := range files {
+		if strings.ContainsAny(f, "/"+string(filepath.Separator)) {
+			paths = append(paths, f)
+		} else {
+			names = append(names, f)
+		}
+	}
+	return names, paths
+}
+
+// CommonPrefix returns how many bytes at the beginning of both are equal.
+func CommonPrefix(a, b string) (n int) {
+	for n < min(len(a), len(b)) && a[n] == b[n] {
+		n++
+	}
+	return n
+}
