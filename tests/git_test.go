@@ -1,6 +1,7 @@
 package fileproc_test
 
 import (
+	"bytes"
 	"fmt"
 	"io/fs"
 	"iter"
@@ -14,8 +15,10 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fileproc/fileproc"
+	"github.com/fileproc/fileproc/git"
 	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/stretchr/testify/require"
 )
@@ -131,6 +134,50 @@ func (g *gitTest) change() {
 	}
 }
 
+// edit changes a file of the work tree, or only its metadata.
+func (g *gitTest) edit() {
+	p := g.paths[g.IntN(len(g.paths))]
+	file := filepath.Join(g.top, p)
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return
+	}
+	switch g.IntN(5) {
+	case 0:
+		content = append(content, "# more"...)
+	case 1:
+		content = bytes.ToUpper(content)
+	case 2:
+		require.NoError(g, os.Chmod(file, 0o755))
+	case 3:
+		ago := time.Unix(int64(g.IntN(1e9)), 5)
+		require.NoError(g, os.Chtimes(file, ago, ago))
+		return
+	}
+	require.NoError(g, os.WriteFile(file, content, 0o666))
+}
+
+// changed returns the files of which git status says that they have changed in dir, relative to dir.
+func (g *gitTest) changed(dir string) (files []string) {
+	list, ok := g.git("", "-C", filepath.Join(g.top, dir), "--no-optional-locks", "status", "--porcelain", "-uall", "--no-renames", "-z", ".")
+	require.True(g, ok, "%s", strings.Join(g.log, "\n"))
+	for line := range strings.SplitSeq(list, "\x00") {
+		if line == "" || line[1] == ' ' {
+			continue
+		}
+		f := line[3:]
+		if info, err := os.Lstat(filepath.Join(g.top, f)); err != nil || info.IsDir() {
+			continue
+		}
+		if dir != "." {
+			f = strings.TrimPrefix(f, dir+"/")
+		}
+		files = append(files, f)
+	}
+	slices.Sort(files)
+	return files
+}
+
 // dropWhatOnlyObjectsKnow ends the differences to git that need git's objects: an ignore file that is outside a sparse checkout,
 // and what is in a directory of which a sparse index has no more than the name.
 func (g *gitTest) dropWhatOnlyObjectsKnow() {
@@ -224,6 +271,9 @@ func TestGitIgnoreInRandomRepositories(t *testing.T) {
 		if entries, _ := g.git("", "ls-files", "-s", "-z", "--sparse"); hasTwice(strings.Split(entries, "\x00")) {
 			continue // git 2.39 makes such an index if what is to be added becomes sparse
 		}
+		for range 4 {
+			g.edit()
+		}
 		g.dropWhatOnlyObjectsKnow()
 		want := g.visible(".")
 		kept, all = kept+len(want), all+len(g.paths)
@@ -249,6 +299,10 @@ func TestGitIgnoreInRandomRepositories(t *testing.T) {
 					below = append(below, rest)
 				}
 			}
+			changed, err := git.Changed(t.Context(), filepath.Join(g.top, dir))
+			require.NoError(t, err)
+			slices.Sort(changed)
+			require.Equal(t, g.changed(dir), changed, "repository %d, %q; FILEPROC_SEED=%d\n%s", i, dir, seed, strings.Join(g.log, "\n"))
 			for _, opts := range []fileproc.Options{{}, {Ordered: true}, {Workers: 1, ReadSize: fileproc.NoRead}, {FS: os.DirFS(g.top)}} {
 				opts.GitIgnore = true
 				root := filepath.Join(g.top, dir)

@@ -235,7 +235,7 @@ func (p *part) before(key string) cursor {
 // next reads an entry. The caller has counted that there is one.
 // On a cursor behind a mark, order is wrong at first, unless names are packed.
 func (c *cursor) next() error {
-	const hashAt, nameMask, extended = 40, 0xfff, 0x4000
+	const nameMask, extended = 0xfff, 0x4000
 	rest := c.data[c.offset:]
 	head := hashAt + c.hash + 2
 	if len(rest) < head+2 { // there is room for a name and its end
@@ -285,7 +285,7 @@ func (c *cursor) next() error {
 	return nil
 }
 
-const modeAt = 24
+const modeAt, hashAt = 24, 40
 
 func kindOf(head []byte) Kind {
 	switch binary.BigEndian.Uint32(head[modeAt:]) >> 12 {

@@ -16,13 +16,14 @@ import (
 // maxIncludes is the maximum depth of includes in configuration files, as in git.
 const maxIncludes = 10
 
-// A config holds the variables of git's configuration that ExcludesFile needs.
+// A config holds the variables of git's configuration.
 type config struct {
 	repo           *Repository
 	home           string
 	excludesFile   string
-	worktreeConfig bool // extensions.worktreeConfig: the work tree has a configuration of its own
-	skipUnreadable bool // read skips the current file if the user may not read it
+	others         map[string]string // other variables
+	worktreeConfig bool              // extensions.worktreeConfig: the work tree has a configuration of its own
+	skipUnreadable bool              // read skips the current file if the user may not read it
 }
 
 // absolute returns the absolute path of a file that the environment names.
@@ -55,6 +56,7 @@ func (c *config) read(file string, included int) error {
 		return err
 	}
 	err = parse(string(content), func(name, value string) error {
+		c.others[name] = value
 		switch condition, conditional := strings.CutPrefix(name, "includeif."); {
 		case name == "core.excludesfile":
 			c.excludesFile, err = c.expand(value, "")

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/fileproc/fileproc/internal/fsinfo"
 	"github.com/fileproc/fileproc/internal/gitignore"
@@ -474,7 +475,41 @@ func (r *Repository) ExcludesFile() (string, error) {
 	if r.top.FS != nil {
 		return "", nil
 	}
-	c := config{repo: r, home: os.Getenv("HOME")}
+	c, err := r.config()
+	return c.excludesFile, err
+}
+
+// Settings returns a function that reports whether a variable of git's configuration is set, or what it is without
+// being in the configuration. Names are in lower case.
+func (r *Repository) Settings() (isSet func(name string, byDefault bool) bool, err error) {
+	c, err := r.config()
+	return func(name string, byDefault bool) bool {
+		value, ok := c.others[name]
+		return !ok && byDefault || value == "default" || isTrue(value)
+	}, err
+}
+
+// IndexTime returns when the index was written, or the zero time if there is none.
+func (r *Repository) IndexTime() (time.Time, error) {
+	info, err := os.Stat(r.top.path(join(r.dir, "index")))
+	if isAbsent(err) {
+		return time.Time{}, nil
+	}
+	if err != nil {
+		return time.Time{}, err
+	}
+	return info.ModTime(), nil
+}
+
+// IsTop reports whether a directory in a work tree, with this absolute path, is the top of another repository.
+func IsTop(dir string) bool {
+	r, err := openNested(Place{Dir: dir})
+	return r != nil && err == nil
+}
+
+// config reads the configuration.
+func (r *Repository) config() (*config, error) {
+	c := &config{repo: r, home: os.Getenv("HOME"), others: map[string]string{}}
 	if c.home == "" {
 		c.home, _ = os.UserHomeDir()
 	}
@@ -497,17 +532,17 @@ func (r *Repository) ExcludesFile() (string, error) {
 	for _, file := range files {
 		c.skipUnreadable = file != os.Getenv("GIT_CONFIG_SYSTEM") && file != os.Getenv("GIT_CONFIG_GLOBAL")
 		if err := c.read(absolute(file), 0); err != nil {
-			return "", err
+			return &config{}, err
 		}
 	}
 	c.skipUnreadable = false
 	if err := c.read(join(r.common, "config"), 0); err != nil {
-		return "", err
+		return &config{}, err
 	}
 	if c.worktreeConfig {
 		if err := c.read(join(r.dir, "config.worktree"), 0); err != nil {
-			return "", err
+			return &config{}, err
 		}
 	}
-	return c.excludesFile, nil
+	return c, nil
 }
