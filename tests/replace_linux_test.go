@@ -326,3 +326,46 @@ func TestInvariant11HostileReplace(t *testing.T) {
 	}
 	t.Log(replaced, " files replaced, ", c.swaps, " swaps")
 }
+
+// TestInvariant11PowerLoss: the image of a file system, as it is when a run with Options.Durable returns, has what the run has
+// replaced. The file system is still mounted then, so what it keeps in memory is not in the image.
+func TestInvariant11PowerLoss(t *testing.T) {
+	dir := t.TempDir()
+	made := func(command string, args ...string) {
+		if out, err := exec.Command(command, args...).CombinedOutput(); err != nil {
+			t.Skipf("%s: %v %s", command, err, out)
+		}
+	}
+	mount := func(image string) string {
+		at := t.TempDir()
+		made("mount", "-o", "loop", image, at)
+		t.Cleanup(func() { require.NoError(t, exec.Command("umount", at).Run()) })
+		return at
+	}
+	image, copied := filepath.Join(dir, "image"), filepath.Join(dir, "copy")
+	require.NoError(t, os.WriteFile(image, nil, 0o644))
+	require.NoError(t, os.Truncate(image, 32<<20))
+	made("mkfs.ext4", "-q", "-F", image)
+	root := filepath.Join(mount(image), "root")
+	files := map[string]string{}
+	for i := range 1500 {
+		files[fmt.Sprintf("d%d/f%d", i%3, i)] = fmt.Sprint("old ", i)
+	}
+	write(t, root, files)
+	unix.Sync()
+	rels, err := fileproc.Process(t.Context(), root, fileproc.Options{Durable: true}, func(f *fileproc.File) (string, error) {
+		return f.Rel(), f.Replace([]byte("new " + f.Rel()))
+	})
+	require.NoError(t, err)
+	data, err := os.ReadFile(image)
+	require.NoError(t, err)
+	require.Len(t, rels, len(files))
+	require.NoError(t, os.WriteFile(copied, data, 0o644))
+	after := contents(t, filepath.Join(mount(copied), "root"))
+	for _, rel := range rels {
+		require.Equal(t, "new "+rel, after[rel])
+	}
+	for rel := range after {
+		require.False(t, replace.IsTemporary([]byte(filepath.Base(rel))), rel)
+	}
+}

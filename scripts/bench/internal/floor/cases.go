@@ -56,7 +56,8 @@ var cases = map[string]func(*run) []record.Record{
 			turns.Against("whole, Workers 1 / WalkDir + ReadFile", r.fileproc(fileproc.Options{Workers: 1}), walkDir(r.dir).Side()))
 	},
 	"sizes": (*run).sizes, "peers": (*run).peers, "programs": (*run).programs, "trees": (*run).trees, "files": (*run).files, "again": (*run).again,
-	"sweep": (*run).sweep, "uring": (*run).uring, "once": (*run).once, "allocs": (*run).allocs, "peak": (*run).peak,
+	"replace": (*run).replace,
+	"sweep":   (*run).sweep, "uring": (*run).uring, "once": (*run).once, "allocs": (*run).allocs, "peak": (*run).peak,
 }
 
 func againstC(name string, opts fileproc.Options, mode string, size int) func(*run) []record.Record {
