@@ -2,6 +2,7 @@ package fileproc_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -53,6 +54,7 @@ var dimensions = [][]setting{
 	option("IgnoreCase", func(o *fileproc.Options) *bool { return &o.IgnoreCase }, false, true),
 	option("IgnoreFiles", func(o *fileproc.Options) *[]string { return &o.IgnoreFiles }, nil, []string{".gitignore"}, []string{".ignore", ".gitignore"}),
 	option("GitIgnore", func(o *fileproc.Options) *bool { return &o.GitIgnore }, false, true),
+	option("GitTracked", func(o *fileproc.Options) *bool { return &o.GitTracked }, false, true),
 	option("SkipHidden", func(o *fileproc.Options) *bool { return &o.SkipHidden }, false, true),
 	option("OneFilesystem", func(o *fileproc.Options) *bool { return &o.OneFilesystem }, false, true),
 	option("AllTypes", func(o *fileproc.Options) *bool { return &o.AllTypes }, false, true),
@@ -264,6 +266,46 @@ func TestOptionsPairwise(t *testing.T) {
 	t.Logf("%d combinations", len(choices))
 }
 
+// writeIndex makes dir a git repository whose index has some of the files and links there. It returns them, and
+// the directories that they are in. The function remove undoes what it did.
+func writeIndex(t *testing.T, dir string) (tracked map[string]bool, remove func()) {
+	tracked = map[string]bool{}
+	var names []string
+	for rel, typ := range testtree.List(t, dir) {
+		if typ != fs.ModeDir && len(rel)%3 != 1 && !strings.Contains("/"+rel+"/", "/.git/") {
+			names = append(names, rel)
+			tracked[rel] = true
+			for up := path.Dir(rel); up != "."; up = path.Dir(up) {
+				tracked[up+"/"] = true
+			}
+		}
+	}
+	slices.Sort(names)
+	index := binary.BigEndian.AppendUint32([]byte("DIRC\x00\x00\x00\x02"), uint32(len(names)))
+	for _, name := range names {
+		entry := make([]byte, (62+len(name)+8)&^7)
+		binary.BigEndian.PutUint32(entry[24:], 0o100644)
+		binary.BigEndian.PutUint16(entry[60:], uint16(min(len(name), 0xfff)))
+		copy(entry[62:], name)
+		index = append(index, entry...)
+	}
+	git := filepath.Join(dir, ".git")
+	info, err := os.Lstat(git)
+	made := []string{git}
+	if err == nil && !info.IsDir() { // it names a repository without an index
+		return nil, func() {}
+	}
+	if err == nil {
+		made = []string{filepath.Join(git, "HEAD"), filepath.Join(git, "objects"), filepath.Join(git, "refs"), filepath.Join(git, "index")}
+	}
+	require.True(t, testtree.Make(t, dir, ".git/HEAD=ref: refs/heads/main\n", ".git/objects/", ".git/refs/", ".git/index="+string(append(index, make([]byte, 20)...))))
+	return tracked, func() {
+		for _, name := range made {
+			require.NoError(t, os.RemoveAll(name))
+		}
+	}
+}
+
 // verify runs a over dir and returns how the outcome is wrong. The names are for Options.Files.
 func (a asked) verify(t *testing.T, dir string, names []string) error {
 	if a.opts.GitIgnore {
@@ -274,7 +316,16 @@ func (a asked) verify(t *testing.T, dir string, names []string) error {
 			return err
 		}
 	}
+	if a.opts.GitTracked {
+		a.opts.IgnoreFiles = slices.DeleteFunc(slices.Clone(a.opts.IgnoreFiles), func(name string) bool { return name == ".gitignore" }) // git's rules say nothing of what it tracks
+		a.opts.GitIgnore = false
+	}
 	r := reference{dir: dir, opts: a.opts, asksDirs: a.asksDirs, asksOld: a.asksOld, walks: a.entry == "Walk"}
+	if a.opts.GitTracked {
+		var remove func()
+		r.tracked, remove = writeIndex(t, dir)
+		defer remove()
+	}
 	if a.asksDirs {
 		a.opts.SelectDir = func(e fileproc.Entry) bool {
 			if !e.IsDir() || e.Name() != path.Base(filepath.ToSlash(e.Rel())) {

@@ -295,11 +295,12 @@ type reference struct {
 	dir      string
 	opts     fileproc.Options
 	selected func(rel string, size int) bool
-	asksDirs bool // selectsDir is Options.SelectDir
-	asksOld  bool // isOld is plumbing.Hooks.Unchanged
-	walks    bool // directories that are not opened are yielded too
-	named    bool // Options.Files names what to process
-	flat     bool // a directory's own files
+	asksDirs bool            // selectsDir is Options.SelectDir
+	asksOld  bool            // isOld is plumbing.Hooks.Unchanged
+	walks    bool            // directories that are not opened are yielded too
+	tracked  map[string]bool // what git's index has, and directories with a slash behind
+	named    bool            // Options.Files names what to process
+	flat     bool            // a directory's own files
 
 	want    expectation
 	visited []fs.FileInfo
@@ -453,7 +454,7 @@ func (r *reference) above(dir string) (why fileproc.SkipReason, rules []ignoreLi
 		case !r.prunes(dir, rules):
 		case r.opts.SkipHidden && path.Base(dir)[0] == '.':
 			return fileproc.SkippedHidden, nil
-		case r.prunes(dir, nil):
+		case r.prunesByPattern(dir):
 			return fileproc.SkippedPattern, nil
 		default:
 			return fileproc.SkippedIgnored, nil
@@ -582,6 +583,9 @@ func (r *reference) directory(rel string, claimed bool, rules []ignoreLine) {
 	for _, e := range entries {
 		p := path.Join(rel, e.Name())
 		typ := e.Type()
+		if !r.named && r.opts.Symlinks != fileproc.SymlinksFollow && !r.isTracked(p, typ.IsDir()) {
+			continue // is not counted
+		}
 		if typ == fs.ModeSymlink && r.opts.Symlinks != fileproc.SymlinksSkip {
 			r.link(p, rules)
 			continue
@@ -613,13 +617,25 @@ func (r *reference) excluded(rel string) bool {
 	return slices.ContainsFunc(r.opts.Exclude, func(p string) bool { return doublestar.MatchUnvalidated(p, rel) })
 }
 
+// isTracked reports whether Options.GitTracked lets an entry come.
+func (r *reference) isTracked(rel string, isDir bool) bool {
+	if isDir {
+		rel += "/"
+	}
+	return !r.opts.GitTracked || r.tracked[rel]
+}
+
 func (r *reference) prunes(rel string, rules []ignoreLine) bool {
+	return r.prunesByPattern(rel) || ignored(rules, path.Base(rel), true) || !r.isTracked(rel, true)
+}
+
+func (r *reference) prunesByPattern(rel string) bool {
 	name := path.Base(rel)
 	reached := r.opts.Include == nil
 	for _, p := range r.opts.Include {
 		reached = reached || reaches[p](r.folded(rel))
 	}
-	return r.opts.SkipHidden && name[0] == '.' || r.excluded(rel) || !reached || ignored(rules, name, true)
+	return r.opts.SkipHidden && name[0] == '.' || r.excluded(rel) || !reached
 }
 
 // dangling is the type of a link that leads nowhere.
@@ -694,7 +710,7 @@ func (r *reference) file(rel string, typ fs.FileMode, rules []ignoreLine) {
 		r.skip(rel, fileproc.SkippedPattern)
 	case o.Shards > 1 && shardOf(rel, o.Shards) != o.Shard:
 		r.skip(rel, fileproc.SkippedShard)
-	case ignored(rules, name, false):
+	case ignored(rules, name, false), !r.isTracked(rel, false):
 		r.skip(rel, fileproc.SkippedIgnored)
 	case typ == dangling:
 		r.skip(rel, fileproc.SkippedDangling)
