@@ -18,7 +18,11 @@ import (
 )
 
 // TestProve: the comparison finds a slowdown that was planted in the hot path, and finds none between two builds of the same commit. It
-// measures HEAD, not what was changed since. FILEPROC_PROVE is how often each comparison is made, for minutes each.
+// measures HEAD, not what was changed since. FILEPROC_PROVE is how often each comparison is made, for minutes each. What is planted is a
+// loop in the function that visits a file; it takes about a tenth of the function's time. With a limit of 5 % (AMD EPYC, 2 shared cores)
+// 20 of 20 slowdowns were found, without a false alarm:
+//
+//	FILEPROC_PROVE=20 go -C scripts test -v -timeout 0 -run Prove ./bench/internal/regress
 func TestProve(t *testing.T) {
 	repeats, err := strconv.Atoi(os.Getenv("FILEPROC_PROVE"))
 	if err != nil {
