@@ -410,7 +410,8 @@ func TestGitIgnoreOfWhatIsTracked(t *testing.T) {
 	home := newHome(t)
 	top := filepath.Join(home, "r")
 	require.True(t, testtree.Make(t, top, ".gitignore=*.log\n/dist\n", ".ignore=skip*\n", "a.log=", "b.log=", "skip.log=", "skip.txt=", "c.txt=",
-		"dist/a=", "dist/b=", "dist/.gitignore=!b\n", "dist/.ignore=!b\n", "dist/d/e/f=", "dist/d/g=", "dist/none/h="))
+		"dist/a=", "dist/b=", "dist/.gitignore=!b\n", "dist/.ignore=!b\n", "dist/d/e/f=", "dist/d/g=", "dist/none/h=",
+		"lib/.gitignore=*.log\n", "lib/skip.log="))
 	runGit(t, home, "init", "-q", "r")
 	require.True(t, testtree.Make(t, top, "dist/sub/x=", "dist/sub/y.o=", "dist/sub/.gitignore=*.o\n", "dist/empty/z=", "dist/other/u="))
 	for _, sub := range []string{"sub", "empty", "other"} {
@@ -418,7 +419,7 @@ func TestGitIgnoreOfWhatIsTracked(t *testing.T) {
 		runGit(t, dir, "init", "-q")
 		runGit(t, dir, "commit", "-q", "--allow-empty", "-m", "m")
 	}
-	runGit(t, top, "add", "-f", "a.log", "skip.log", "dist/a", "dist/d/e/f", "dist/sub", "dist/empty")
+	runGit(t, top, "add", "-f", "a.log", "skip.log", "lib/skip.log", "dist/a", "dist/d/e/f", "dist/sub", "dist/empty")
 	require.NoError(t, os.RemoveAll(filepath.Join(top, "dist", "empty", ".git"))) // a submodule that is not checked out
 	tracked := []string{".gitignore", ".ignore", "a.log", "c.txt", "dist/a", "dist/d/e/f", "dist/sub/.gitignore", "dist/sub/x"}
 	for _, ordered := range []bool{false, true} {
@@ -431,7 +432,9 @@ func TestGitIgnoreOfWhatIsTracked(t *testing.T) {
 			case opts.MaxDepth == 1:
 				want = append(want[:4], "skip.log", "skip.txt")
 			case opts.IgnoreFiles == nil:
-				want = append(want, "skip.log", "skip.txt")
+				want = append(want, "skip.log", "skip.txt", "lib/.gitignore", "lib/skip.log")
+			default:
+				want = append(want, "lib/.gitignore")
 			}
 			require.ElementsMatch(t, want, slash(got), "%v", opts.IgnoreFiles)
 		}
