@@ -184,12 +184,8 @@ func (c *counts) add(d *counts) {
 	c.bytes += d.bytes
 	c.replaced += d.replaced
 	c.uring += d.uring
-	for i := range d.skipped {
-		s := &d.skipped[i]
-		if s.n == 0 { // the first place that is free
-			break
-		}
-		c.addSkipped(s.why, s.n)
+	for i := 0; d.skipped[i].n > 0; i++ { // a place is always free
+		c.addSkipped(d.skipped[i].why, d.skipped[i].n)
 	}
 }
 
