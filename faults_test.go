@@ -1078,7 +1078,7 @@ func (d *relisted) List(l *backend.Listing) (more bool, err error) {
 	return d.listed < 3, nil
 }
 
-func (d *relisted) Replace(name names.Name, _ []byte, _ replace.Check) (sys.Stat, error) {
+func (d *relisted) Replace(name names.Name, _ []byte, _ replace.Check, _ bool) (sys.Stat, error) {
 	d.replaced = append(d.replaced, name.String())
 	return sys.Stat{}, nil
 }
