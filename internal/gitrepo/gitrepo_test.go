@@ -733,7 +733,7 @@ func TestUnreadableConfiguration(t *testing.T) {
 		file     string
 		skip, ok bool
 	}{{"secret", true, true}, {"secret", false, false}, {"including", true, false}, {"including", false, false}} {
-		c := config{repo: r, skipUnreadable: tt.skip}
+		c := config{repo: r, skipUnreadable: tt.skip, others: map[string]string{}}
 		if err := c.read(tt.file, 0); tt.ok {
 			require.NoError(t, err)
 		} else {
