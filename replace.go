@@ -134,7 +134,11 @@ func (r *resources) skipFromNowOn(n *node, name names.Name) {
 	if r.replaced.Load() == nil {
 		r.replaced.CompareAndSwap(nil, new(replacements))
 	}
-	if _, isLinks := n.way.(*linkSet); !isLinks && !n.given && !n.tree.isFile { // n is listed
+	isListed := !n.given && !n.tree.isFile
+	if isListed && n.way != nil {
+		_, isListed = n.way.leadsTo()
+	}
+	if isListed {
 		r.replaced.Load().add(n, name)
 	}
 }
