@@ -239,10 +239,10 @@ type Options struct {
 
 	// Durable lets what [File.Replace] has written survive a loss of power: it is on the disk when
 	// the run returns. On ext4, xfs and btrfs (Linux 5.8), each worker syncs up to 1,000 files
-	// together. Replace then returns nil before its file has the new content, and the run delivers
-	// and counts fn's result when it is on the disk. If that fails, the file's failure is the
-	// error that Replace would have returned. A run that is cancelled leaves files that still wait
-	// as they were, and counts them as abandoned. Elsewhere, in a [Stream], with package
+	// together. Replace then returns nil before its file has the new content. Once the disk has it,
+	// the run delivers and counts fn's result. If that fails, the file's failure is the error that
+	// Replace would have returned. A cancelled run does not change files that still wait, and
+	// counts them as abandoned. Elsewhere, in a [Stream], with package
 	// incremental, through links, and until the sequence of Files has ended, Replace
 	// syncs its file and the directory, which takes far longer. [Options.FS] cannot be durable.
 	Durable bool
@@ -316,7 +316,7 @@ type Options struct {
 	// # In place of root, a listing or the operating system
 	//
 	// Roots, if not empty, are processed in one run in place of root, as by a tool that gets
-	// [flag.Args]. Each is what root may be, and the other options apply to each as they would
+	// [flag.Args]. Each may be whatever root may be, and the other options apply to it as
 	// to root. [File.Root] says which of them led to a file. A root that is given twice is
 	// processed twice. A root that fails does not end the run, nor does an unreadable file
 	// that [Options.IgnoreFiles] names by its path. With [Options.Ordered], results come in

@@ -21,7 +21,7 @@ import (
 // names. Replace then looks at the file that it has taken away, and puts it back if
 // somebody has saved it in the last moment. On other systems, with the generic backend,
 // and on file systems without such an exchange (NFS, vfat), the last look is directly
-// before a rename. A program that has opened the file before goes on writing to the old
+// before a rename. A program that already has the file open goes on writing to the old
 // file.
 //
 // The new file keeps the mode (setuid and setgid as after a write), the owner, the group,
@@ -42,16 +42,16 @@ import (
 // again. [Report].Replaced counts the files. With [Options.Durable], the file may get the new
 // content later, and Stat is then still that of the old one.
 //
-// No temporary file is left when the run returns. A process that is killed leaves at most
-// one for each worker, with Durable 1,000, named .fileproc-*.tmp with 32 hexadecimal
+// No temporary file is left when the run returns. A killed process leaves at most one
+// per worker, with Durable 1,000 per worker: .fileproc-*.tmp, where * is 32 hexadecimal
 // digits. No run delivers or counts such files. A run that replaces a file removes those
 // that it lists and that are older than an hour.
 //
 // The error wraps fs.ErrInvalid if the file is not a regular one. It wraps
-// errors.ErrUnsupported for a File of [NewFile], for a FIFO or a device as root, on
-// Windows, Plan 9, js and wasip1, and with [Options.FS]. An FS with a method WriteFile, as
-// a Store and the FS of package cache have it, is written to: then it is up to the FS
-// whether a file is whole at each moment, and what it keeps.
+// errors.ErrUnsupported on Windows, Plan 9, js and wasip1, with [Options.FS], for a File of
+// [NewFile], and if root is a FIFO or a device. But Replace writes to an FS with a method
+// WriteFile, such as a Store and the FS of package cache: then it is up to the FS whether
+// a file is whole at each moment, and what it keeps.
 func (f *File) Replace(content []byte) error {
 	err := f.notRegular("replace")
 	if err != nil {

@@ -29,10 +29,10 @@ import (
 // work tree; what is outside root is not looked at. What is only staged, or no longer there, is not returned.
 //
 // As git does, Changed compares metadata, and reads a file only if its size is as in the index and
-// other metadata differ, or if it was written when the index was. Changed reads content as it is, and runs no
+// other metadata differ, or if it is as new as the index. Changed reads content as it is, and runs no
 // filter of git: a file that git would convert (core.autocrlf, .gitattributes) is returned if Changed
 // reads it, although git might find it unchanged. Submodules and other repositories in the work tree are not
-// entered. Where a sparse index has no more than a directory, what is there counts as changed.
+// entered. Files below a directory that a sparse index does not expand count as changed.
 //
 // An error joins the failures. The names that are returned with it are changed, but others may be, too.
 func Changed(ctx context.Context, root string) ([]string, error) {
