@@ -236,6 +236,27 @@ func TestLsReadsTheIgnoreFilesOfTheRepository(t *testing.T) {
 	t.Run("another global file", check)
 }
 
+// With --tracked, ls prints the files of git's index that the work tree still has, in a directory of the repository, too.
+func TestLsOfWhatGitTracks(t *testing.T) {
+	git, top := tool(t, "git"), oddTree(t)
+	t.Setenv("GIT_CONFIG_GLOBAL", os.DevNull)
+	for _, args := range [][]string{{"init", "-q"}, {"add", "-f", "."}, {"rm", "-q", "--cached", ".gitignore", "sub/.gitignore"}} {
+		_, code := runTool(t, exec.Command(git, args...), top)
+		require.Zero(t, code, args)
+	}
+	require.NoError(t, os.Remove(filepath.Join(top, ".ignore")))
+	for _, dir := range []string{"", "sub"} {
+		want, _ := runTool(t, exec.Command(git, "ls-files", "-z"), filepath.Join(top, dir))
+		want = strings.Join(slices.DeleteFunc(strings.SplitAfter(want, "\x00"), func(name string) bool {
+			info, err := os.Lstat(filepath.Join(top, dir, strings.TrimSuffix(name, "\x00")))
+			return err != nil || !info.Mode().IsRegular()
+		}), "")
+		require.Contains(t, want, ".log", "git tracks what it would ignore")
+		got, _ := runTool(t, command(t, "ls", "-0", "--tracked"), filepath.Join(top, dir))
+		requireSameLines(t, want, got, "\x00")
+	}
+}
+
 // Of two ignore files that say the opposite, the same one counts as for rg, wherever both are.
 func TestIgnoreFilesHaveTheOrderOfRg(t *testing.T) {
 	git, rg := tool(t, "git"), tool(t, "rg")

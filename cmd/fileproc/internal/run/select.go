@@ -65,6 +65,7 @@ func (s *Selection) Flags(cmd *cobra.Command, what int, exclusive ...string) {
 		"only files whose path matches `PATTERN`: '*.md' at every depth, '/*.md' or 'docs/**/*.md' from the top; '!*.md' is -E '*.md'; may be repeated")
 	f.StringArrayVarP(&s.Opts.Exclude, "exclude", "E", nil, "skip files and directories whose path matches `PATTERN`; may be repeated")
 	f.Bool(noIgnoreFlag, what&All != 0, "do not read .gitignore, .ignore, .git/info/exclude and git's global file")
+	f.BoolVar(&s.Opts.GitTracked, "tracked", false, "only files that git tracks, hidden or not, whatever ignore files say")
 	f.StringArrayVar(&s.ignoreFiles, "ignore-file", nil,
 		"also read `FILE`, in the syntax of .gitignore, for paths relative to the working directory; a name without a slash is also read in every directory that has it")
 	f.Bool(hiddenFlag, what&All != 0, "include files and directories whose name begins with a dot")
@@ -154,11 +155,12 @@ func (s *Selection) selects(f *fileproc.File) bool {
 func (s *Selection) checkIgnored(f *pflag.FlagSet) error {
 	hidden, _ := f.GetBool(hiddenFlag) // no error: Flags has added them
 	noIgnore, _ := f.GetBool(noIgnoreFlag)
-	if s.List != "" {
-		// As with an argument, a file that a list names is not left out for being hidden or ignored, unless a flag asks for that.
+	if s.List != "" || s.Opts.GitTracked {
+		// As with an argument, a file that a list or git's index names is not left out for being hidden or ignored, unless a flag asks for that.
 		hidden = hidden || !f.Changed(hiddenFlag)
 		noIgnore = noIgnore || !f.Changed(noIgnoreFlag)
-	} else if s.Null && f.Lookup("print0") == nil {
+	}
+	if s.Null && s.List == "" && f.Lookup("print0") == nil {
 		return errors.New("--null needs --files-from")
 	}
 	s.Opts.SkipHidden = !hidden && s.unrestricted < 2
