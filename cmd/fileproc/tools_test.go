@@ -255,6 +255,17 @@ func TestLsOfWhatGitTracks(t *testing.T) {
 		got, _ := runTool(t, command(t, "ls", "-0", "--tracked"), filepath.Join(top, dir))
 		requireSameLines(t, want, got, "\x00")
 	}
+	_, code := runTool(t, exec.Command(git, "-c", "user.name=x", "-c", "user.email=x", "commit", "-q", "-m", "m"), top)
+	require.Zero(t, code)
+	require.NoError(t, os.WriteFile(filepath.Join(top, "sub", "new.go"), nil, 0o666))
+	require.NoError(t, os.WriteFile(filepath.Join(top, "file.go"), []byte("changed"), 0o666))
+	got, _ := runTool(t, command(t, "ls", "--changed", "--sort"), top)
+	require.Equal(t, ".gitignore\nfile.go\nsub/.gitignore\nsub/new.go\n", got)
+	got, _ = runTool(t, command(t, "ls", "--changed", "sub"), top)
+	require.Equal(t, "sub/.gitignore\nsub/new.go\n", got)
+	several := command(t, "ls", "--changed", "sub", "docs")
+	several.Dir = top
+	require.Error(t, several.Run())
 }
 
 // Of two ignore files that say the opposite, the same one counts as for rg, wherever both are.

@@ -14,12 +14,14 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
 
 	"github.com/fileproc/fileproc"
 	"github.com/fileproc/fileproc/cmd/fileproc/internal/output"
+	"github.com/fileproc/fileproc/git"
 	"github.com/fileproc/fileproc/incremental"
 	"github.com/fileproc/fileproc/internal/records"
 	"github.com/spf13/pflag"
@@ -200,7 +202,16 @@ func (r *Run) Each(j Job) error {
 			return j.Print(it.Path(), value, c)
 		}
 	}
+	if r.changed && r.List == "" && len(j.Args) < 2 {
+		names, err := git.Changed(r.Ctx, append(j.Args, ".")[0])
+		if err != nil {
+			return err
+		}
+		r.Opts.Files = slices.Values(names)
+	}
 	switch {
+	case r.changed && r.Opts.Files == nil:
+		return errors.New("--changed is for one directory, and takes the place of --files-from")
 	case r.Cache != "" && len(j.Args) > 1:
 		return errors.New("--cache is for one directory: use a cache file for each")
 	case r.List != "" && len(j.Args) > 0:

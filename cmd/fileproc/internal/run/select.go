@@ -28,12 +28,11 @@ type Selection struct {
 	Cache            string           // the file of --cache
 	List             string           // the file of --files-from
 	Null             bool             // -0: names in List end with NUL bytes
-	sorts            bool             // the subcommand has --sort
+	sorts, changed   bool             // the subcommand has --sort; --changed is set
 	unrestricted     int
-	shard            string
 	minSize, maxSize int64     // maxSize is -1 if there is no limit
 	newer, older     time.Time // zero if there is no limit
-	symlinks         string
+	shard, symlinks  string
 	ignoreFiles      []string
 	ignore           []*gitignore.List // of ignoreFiles
 	written          [][2]string       // patterns in the library's messages, and as they were written
@@ -66,6 +65,7 @@ func (s *Selection) Flags(cmd *cobra.Command, what int, exclusive ...string) {
 	f.StringArrayVarP(&s.Opts.Exclude, "exclude", "E", nil, "skip files and directories whose path matches `PATTERN`; may be repeated")
 	f.Bool(noIgnoreFlag, what&All != 0, "do not read .gitignore, .ignore, .git/info/exclude and git's global file")
 	f.BoolVar(&s.Opts.GitTracked, "tracked", false, "only files that git tracks, hidden or not, whatever ignore files say")
+	f.BoolVar(&s.changed, "changed", false, "only files that differ from git's index, and files that git neither tracks nor ignores; for one directory")
 	f.StringArrayVar(&s.ignoreFiles, "ignore-file", nil,
 		"also read `FILE`, in the syntax of .gitignore, for paths relative to the working directory; a name without a slash is also read in every directory that has it")
 	f.Bool(hiddenFlag, what&All != 0, "include files and directories whose name begins with a dot")
@@ -155,8 +155,8 @@ func (s *Selection) selects(f *fileproc.File) bool {
 func (s *Selection) checkIgnored(f *pflag.FlagSet) error {
 	hidden, _ := f.GetBool(hiddenFlag) // no error: Flags has added them
 	noIgnore, _ := f.GetBool(noIgnoreFlag)
-	if s.List != "" || s.Opts.GitTracked {
-		// As with an argument, a file that a list or git's index names is not left out for being hidden or ignored, unless a flag asks for that.
+	if s.List != "" || s.Opts.GitTracked || s.changed {
+		// As with an argument, a file that a list or git names is not left out for being hidden or ignored, unless a flag asks for that.
 		hidden = hidden || !f.Changed(hiddenFlag)
 		noIgnore = noIgnore || !f.Changed(noIgnoreFlag)
 	}
