@@ -157,11 +157,11 @@ func (c Counted) Read(p []byte) (n int, err error) {
 // Stdin is the argument that stands for standard input.
 const Stdin = "-"
 
-// OrStdin returns the arguments. If there are no arguments, no list of files and no cache, and standard input is a pipe, a socket
+// OrStdin returns the arguments. If there are no arguments, nothing else says which files, and standard input is a pipe, a socket
 // or a file, it returns Stdin, as rg does. A job whose input is a terminal or /dev/null searches the working directory.
 func (r *Run) OrStdin(args []string) []string {
 	info, err := os.Stdin.Stat()
-	if len(args) == 0 && r.List == "" && r.Cache == "" && err == nil && info.Mode().Type()&^(os.ModeNamedPipe|os.ModeSocket) == 0 {
+	if len(args) == 0 && r.List == "" && r.Cache == "" && !r.changed && !r.Opts.GitTracked && err == nil && info.Mode().Type()&^(os.ModeNamedPipe|os.ModeSocket) == 0 {
 		return []string{Stdin}
 	}
 	return args

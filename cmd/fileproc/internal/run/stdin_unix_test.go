@@ -7,11 +7,12 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/fileproc/fileproc"
 	"github.com/stretchr/testify/require"
 )
 
 // Without arguments, standard input is read if something is there: a pipe, a socket or a file. A device or a directory is not, nor is
-// anything if there are arguments, a list or a cache.
+// anything if there are arguments, a list or a cache, or if git says which files.
 func TestOrStdin(t *testing.T) {
 	opened := func(name string) *os.File {
 		f, err := os.Open(name)
@@ -41,7 +42,7 @@ func TestOrStdin(t *testing.T) {
 		os.Stdin = tt.in
 		require.Equal(t, tt.want, new(Run).OrStdin(nil), name)
 		require.Equal(t, []string{"x"}, new(Run).OrStdin([]string{"x"}), name)
-		for _, s := range []Selection{{List: "x"}, {Cache: "x"}} {
+		for _, s := range []Selection{{List: "x"}, {Cache: "x"}, {changed: true}, {Opts: fileproc.Options{GitTracked: true}}} {
 			require.Empty(t, (&Run{Selection: s}).OrStdin(nil), name)
 		}
 		tt.in.Close()
