@@ -123,6 +123,3 @@ func (p *PanicError) Unwrap() error {
 	err, _ := p.Value.(error)
 	return err
 }
-
-// errNoRepository is the failure of a root with Options.GitTracked.
-var errNoRepository = errors.New("in no git repository, which Options.GitTracked needs")

@@ -175,7 +175,7 @@ func (w *worker) readTracked(root *node) error {
 	case err != nil:
 		return err
 	case repo == nil:
-		return &fs.PathError{Op: "open", Path: root.tree.paths.root, Err: errNoRepository}
+		return &fs.PathError{Op: "open", Path: root.tree.paths.root, Err: gitrepo.ErrNone}
 	}
 	r := &repository{Repository: repo, at: root}
 	if root.ignore = root.ignore.NewRepository(r); w.given == nil && !w.cfg.followDirs {

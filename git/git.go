@@ -72,7 +72,7 @@ func open(root string) (*comparison, error) {
 		return nil, err
 	}
 	if c.repo == nil {
-		return nil, &fs.PathError{Op: "open", Path: root, Err: errors.New("in no git repository")}
+		return nil, &fs.PathError{Op: "open", Path: root, Err: gitrepo.ErrNone}
 	}
 	isSet, err := c.repo.Settings()
 	if err != nil {

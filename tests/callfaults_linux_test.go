@@ -350,11 +350,15 @@ var callsOfReplace = map[string]struct {
 }
 
 // TestInvariant11EachCallFails lets each system call of Replace fail in turn.
-func TestInvariant11EachCallFails(t *testing.T) {
+func TestInvariant11EachCallFails(t *testing.T) { runTaskOfReplace(t, "each call of Replace fails") }
+
+// runTaskOfReplace runs a task in which calls of Replace fail.
+func runTaskOfReplace(t *testing.T, task string) {
+	t.Helper()
 	if fileproc.Backend() == "generic" {
-		t.Skip("package os makes the calls")
+		t.Skip("the generic backend calls package os, whose system calls cannot be made to fail here")
 	}
-	output, _ := runTask(t, "each call of Replace fails", t.TempDir())
+	output, _ := runTask(t, task, t.TempDir())
 	noteLeftOut(t, output)
 }
 
@@ -463,13 +467,7 @@ func eachCallOfReplaceFails(t *testing.T, root string) {
 
 // TestInvariant11SyncFails: with Options.Durable, a file of which the disk does not have all is a failure. It keeps its old
 // content, unless only the sync of its name has failed. A group of files needs two syncs.
-func TestInvariant11SyncFails(t *testing.T) {
-	if fileproc.Backend() == "generic" {
-		t.Skip("package os makes the calls")
-	}
-	output, _ := runTask(t, "syncs fail", t.TempDir())
-	noteLeftOut(t, output)
-}
+func TestInvariant11SyncFails(t *testing.T) { runTaskOfReplace(t, "syncs fail") }
 
 func syncsFail(t *testing.T, root string) {
 	var made, failing atomic.Int64

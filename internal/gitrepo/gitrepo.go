@@ -57,6 +57,9 @@ type Repository struct {
 	below  string // the path from the top to the directory for which Find or Rules was called, with a slash at its end, or ""
 }
 
+// ErrNone is the error of callers that need a repository where Find returns none.
+var ErrNone = errors.New("in no git repository")
+
 // Find returns the repository whose work tree contains p, or nil if there is none.
 // Like git, it passes over directories above p in which it may not look.
 func Find(p Place) (*Repository, error) {
