@@ -57,7 +57,7 @@ var cases = map[string]func(*run) []record.Record{
 	},
 	"sizes": (*run).sizes, "peers": (*run).peers, "programs": (*run).programs, "trees": (*run).trees, "files": (*run).files, "again": (*run).again,
 	"replace": (*run).replace,
-	"sweep":   (*run).sweep, "uring": (*run).uring, "once": (*run).once, "allocs": (*run).allocs, "peak": (*run).peak,
+	"sweep":   (*run).sweep, "uring": (*run).uring, "once": (*run).once, "git": (*run).git, "allocs": (*run).allocs, "peak": (*run).peak,
 }
 
 func againstC(name string, opts fileproc.Options, mode string, size int) func(*run) []record.Record {

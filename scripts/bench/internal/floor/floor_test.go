@@ -67,6 +67,9 @@ func TestCases(t *testing.T) {
 	set := tickets.Set{Layout: tickets.Flat, Count: 30, Seed: 1}
 	_, err := set.Generate(t.Context(), out)
 	require.NoError(t, err)
+	for _, args := range [][]string{{"init", "-q"}, {"add", "."}} { // for -case git
+		require.NoError(t, exec.Command("git", append([]string{"-C", out}, args...)...).Run())
+	}
 	t.Chdir("../../..") // as the command is started
 	for name, do := range cases {
 		if testing.Short() && (name == "again" || name == "programs" || name == "trees") {

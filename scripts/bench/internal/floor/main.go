@@ -43,7 +43,7 @@ type run struct {
 const caseHelp = `
 against the C loop: whole, prefix, stat, names (and os.ReadDir), sizes (files of -bytes each, which it makes, and os.ReadFile);
 against hand-written loops: walkdir, trees (small trees, which it makes, and the C loop);
-against other packages: peers; against rg and grep, each a whole program: programs;
+against other packages: peers; against rg and grep, each a whole program: programs; against git's commands, in the repository -dir or one that it makes: git;
 against itself: again (package incremental against a full run), files (Options.Files with all names against a run that lists),
   replace (-dir's files, or 10,000 that it makes, and loops that rename), sweep (the default against other -workers), uring (with io_uring against without);
 alone: once (one pass of -side, as JSON), allocs (allocations a file), peak (memory of Stream)`
@@ -78,7 +78,7 @@ func Main(ctx context.Context, args []string) (err error) {
 		fail.If(flags.NArg() > 0, "unexpected argument %q", flags.Arg(0))
 		fail.If(do == nil, "unknown case %q: want one of %v", *name, slices.Sorted(maps.Keys(cases)))
 		fail.If(r.Rounds < 1 || r.Passes < 1 || r.threads < 1, "-pairs, -passes and -threads must be at least 1")
-		fail.If(r.dir == "" && *fuse == 0 && !slices.Contains([]string{"trees", "sizes", "replace"}, *name), "-case %s needs -dir", *name)
+		fail.If(r.dir == "" && *fuse == 0 && !slices.Contains([]string{"trees", "sizes", "replace", "git"}, *name), "-case %s needs -dir", *name)
 		if r.Table = *name; *fuse > 0 {
 			r.mountSlow(*fuse)
 		} else if r.dir != "" {
