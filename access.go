@@ -9,6 +9,7 @@ import (
 	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/descriptors"
 	"github.com/fileproc/fileproc/internal/names"
+	"github.com/fileproc/fileproc/internal/replace"
 	"github.com/fileproc/fileproc/internal/sys"
 )
 
@@ -25,7 +26,7 @@ type resources struct {
 	// slots are the free ones, in which callbacks may run; nil: each worker keeps its own.
 	slots chan int
 	// replaced is nil until the run replaces a file.
-	replaced atomic.Pointer[replacements]
+	replaced atomic.Pointer[replace.Done[*node]]
 	root     *node // open before any worker starts, and until the run ends; nil: Options.Roots has several
 }
 

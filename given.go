@@ -11,6 +11,7 @@ import (
 
 	"github.com/fileproc/fileproc/internal/knobs"
 	"github.com/fileproc/fileproc/internal/names"
+	"github.com/fileproc/fileproc/internal/replace"
 	"github.com/fileproc/fileproc/internal/sys"
 )
 
@@ -130,8 +131,11 @@ func (s *givenSource) pull(stopped *atomic.Bool, done <-chan struct{}) {
 		if stopped.Load() {
 			return
 		}
+		if name = s.below(name); replace.LeadsToTemporary(name) {
+			continue
+		}
 		s.mu.Lock()
-		s.add(s.below(name))
+		s.add(name)
 		first, full := s.backlog.count == 1, s.backlog.cost >= s.maxBacklog
 		s.mu.Unlock()
 		if first { // the other names need no wake: a worker that looks for work finds them

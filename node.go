@@ -19,7 +19,6 @@ import (
 	"github.com/fileproc/fileproc/internal/gitindex"
 	"github.com/fileproc/fileproc/internal/gitrepo"
 	"github.com/fileproc/fileproc/internal/names"
-	"github.com/fileproc/fileproc/internal/replace"
 	"github.com/fileproc/fileproc/internal/sys"
 )
 
@@ -39,7 +38,7 @@ type node struct {
 	ignore *gitignore.Chain // the ignore files that apply to the entries
 	way    way              // nil: the node is opened by its name in its parent
 	given  bool             // Options.Files names entries of the node: it is opened to reach them, not to be listed
-	listed uint32           // 1 once all is listed, to be read and written atomically: see replacements
+	listed uint32           // 1 once all is listed, to be read and written atomically: see replace.Done
 
 	// guarded by the directory cache's mutex
 	dir  backend.Directory // nil: closed
@@ -251,54 +250,12 @@ func comparePaths(a *node, aName string, b *node, bName string) int {
 // with Options.Durable, files become durable in groups. Then it gets its name, and the caller
 // gets fn's result.
 type prepared struct {
-	replace.Pending
+	backend.Waiting
 	node    *node
 	group   *backend.Group[*prepared]
 	bytes   int
 	deliver func(slot int) // nil if fn has returned no result, or the caller has it
 	err     error          // that fn has returned
-}
-
-// replacements are the names of files that a run has replaced, in directories whose
-// listing goes on. A listing may give such a name again, since the file is new.
-type replacements struct {
-	mu    sync.Mutex // guards names
-	names map[*node]map[string]struct{}
-}
-
-// add adds a file of n, unless n has been listed to its end.
-func (r *replacements) add(n *node, name names.Name) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if atomic.LoadUint32(&n.listed) != 0 {
-		return
-	}
-	if r.names == nil {
-		r.names = map[*node]map[string]struct{}{}
-	}
-	if r.names[n] == nil {
-		r.names[n] = map[string]struct{}{}
-	}
-	r.names[n][name.String()] = struct{}{}
-}
-
-// has reports whether the file name of n was replaced. R is nil if none was.
-func (r *replacements) has(n *node, name []byte) bool {
-	if r == nil {
-		return false
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	_, ok := r.names[n][string(name)]
-	return ok
-}
-
-// forget is called when n has been listed to its end, and n.listed is set: either add sees
-// that, or forget sees what add has added.
-func (r *replacements) forget(n *node) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.names, n)
 }
 
 // A temporary is a temporary file of a run that may have been killed.

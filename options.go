@@ -241,8 +241,9 @@ type Options struct {
 	// the run returns. On ext4, xfs and btrfs (Linux 5.8), each worker syncs up to 1,000 files
 	// together. Replace then returns nil before its file has the new content. Once the disk has it,
 	// the run delivers and counts fn's result. If that fails, the file's failure is the error that
-	// Replace would have returned. A cancelled run does not change files that still wait, and
-	// counts them as abandoned. Elsewhere, in a [Stream], with package
+	// Replace would have returned. If only the last sync fails, the file has the new content and
+	// counts as replaced, but not for sure on the disk; its failure says so. A cancelled run does
+	// not change files that still wait, and counts them as abandoned. Elsewhere, in a [Stream], with package
 	// incremental, through links, and until the sequence of Files has ended, Replace
 	// syncs its file and the directory, which takes far longer. [Options.FS] cannot be durable.
 	Durable bool

@@ -36,7 +36,8 @@ import (
 // If the file has several names, the others keep the old content, as with git and sed -i:
 // [Stat].Links says how many there are. Through a symbolic link, Replace replaces the file
 // that the link leads to, in its own directory. A file that was replaced does not come
-// again in the same run.
+// again in the same run. With [Options.Symlinks], that holds for its other paths, too:
+// [SkippedDuplicate].
 //
 // Afterwards Data is as before, Stat is that of the new file, and Replace may be called
 // again. [Report].Replaced counts the files. With [Options.Durable], the file may get the new
@@ -72,9 +73,9 @@ func (f *File) Replace(content []byte) error {
 }
 
 func (f *File) replaceIn(d backend.Directory, content []byte) error {
-	f.w.run.skipFromNowOn(f.node, f.name)
+	f.skipFromNowOn()
 	if g := f.w.self.(*worker).groupOf(f, d); g != nil {
-		return f.prepareIn(g, d.(backend.GroupReplacer), content)
+		return f.prepareIn(g, d, content)
 	}
 	replaceAs := func(d backend.Directory, name names.Name) error {
 		r, ok := d.(backend.Replacer)
@@ -82,7 +83,7 @@ func (f *File) replaceIn(d backend.Directory, content []byte) error {
 			return backend.ErrNotReplaceable
 		}
 		s, err := r.Replace(name, content, f.check, f.w.run.cfg.durable)
-		if err != nil {
+		if !replace.IsDone(err) {
 			return err
 		}
 		f.content.Stat, f.content.HasStat, f.lateStat = s, true, false
@@ -93,7 +94,7 @@ func (f *File) replaceIn(d backend.Directory, content []byte) error {
 			f.replaced = true
 			f.w.counts.replaced++
 		}
-		return nil
+		return err
 	}
 	switch d := d.(type) {
 	case linkDir:
@@ -128,19 +129,34 @@ func (f *File) check(now sys.Stat, old replace.Old) error {
 	return nil
 }
 
-// skipFromNowOn keeps the listing of n from giving name again. The call comes before the
-// new file has the name.
-func (r *resources) skipFromNowOn(n *node, name names.Name) {
+// skipFromNowOn keeps f from coming again: from the listing of its directory, and, with
+// Options.Symlinks, by another path. The call comes before the new file has the name.
+func (f *File) skipFromNowOn() {
+	n, r := f.node, f.w.run
 	if r.replaced.Load() == nil {
-		r.replaced.CompareAndSwap(nil, new(replacements))
+		r.replaced.CompareAndSwap(nil, new(replace.Done[*node]))
 	}
 	isListed := !n.given && !n.tree.isFile
 	if isListed && n.way != nil {
 		_, isListed = n.way.leadsTo()
 	}
 	if isListed {
-		r.replaced.Load().add(n, name)
+		r.replaced.Load().Add(n, &n.listed, f.name.String())
 	}
+	if r.cfg.followFiles {
+		r.replaced.Load().AddPath(f.withoutLinks())
+	}
+}
+
+func (f *File) withoutLinks() string { return cmp.Or(f.LinkTarget(), f.Path()) }
+
+// wasReplaced reports whether the run has replaced f, which it has reached by another path then.
+func (w *worker) wasReplaced(f *File) bool {
+	if !w.cfg.followFiles || f.typ != 0 {
+		return false
+	}
+	r := w.replaced.Load()
+	return r != nil && r.HasPath(f.withoutLinks())
 }
 
 // mostLeftovers is how many temporary files a run notes.
@@ -183,13 +199,13 @@ func (w *worker) groupOf(f *File, d backend.Directory) *backend.Group[*prepared]
 	return w.groups.For(d)
 }
 
-func (f *File) prepareIn(g *backend.Group[*prepared], d backend.GroupReplacer, content []byte) error {
-	p, err := d.Prepare(f.name, content, f.check)
+func (f *File) prepareIn(g *backend.Group[*prepared], d backend.Directory, content []byte) error {
+	p, err := g.Prepare(d, f.node, f.name, content, f.check)
 	if err == nil {
 		if f.prepared != nil { // by an earlier call
-			_ = d.Commit(f.prepared.Pending, errStopped)
+			_ = f.prepared.Commit(errStopped)
 		}
-		f.prepared = &prepared{Pending: p, node: f.node, group: g, bytes: len(content)}
+		f.prepared = &prepared{Waiting: p, node: f.node, group: g, bytes: len(content)}
 	}
 	return err
 }
@@ -197,7 +213,6 @@ func (f *File) prepareIn(g *backend.Group[*prepared], d backend.GroupReplacer, c
 // settleLater is settle for a file that fn has replaced. If fn has failed, the file does not
 // wait for others: the error may end the run.
 func (w *worker) settleLater(p *prepared, err error) {
-	w.dirs.ref(p.node, 1)
 	switch p.err = err; {
 	case err != nil && !errors.Is(err, ErrSkip):
 		w.makeDurable(p.group, []*prepared{p}, nil)
@@ -208,17 +223,17 @@ func (w *worker) settleLater(p *prepared, err error) {
 
 // makeDurable makes files durable and settles them, or removes their new content because of failed.
 func (w *worker) makeDurable(disk backend.Syncer, files []*prepared, failed error) {
-	errs := backend.MakeDurable(disk, len(files), func(i int, failed error) error {
-		defer w.dirs.release(files[i].node, 0, 1)
-		return w.withDir(files[i].node, func(d backend.Directory) error { return d.(backend.GroupReplacer).Commit(files[i].Pending, failed) })
-	}, failed)
+	errs := backend.MakeDurable(disk, len(files), func(i int, failed error) error { return files[i].Commit(failed) }, failed)
 	defer func() { w.counts.abandoned += int64(len(files)) }() // OnError may panic
 	for _, err := range errs {
 		p := files[0]
 		files = files[1:]
+		if replace.IsDone(err) {
+			w.counts.replaced++
+		}
 		if err != nil {
 			err = sys.PathError("replace", p.node.path(p.Name.String()), err)
-		} else if w.counts.replaced++; p.deliver != nil {
+		} else if p.deliver != nil {
 			p.deliver(w.slot)
 		}
 		w.settle(&File{node: p.node, name: p.Name}, cmp.Or(err, p.err))
@@ -230,7 +245,9 @@ func (s *shared) settleGroups(failed error) {
 	for _, w := range s.workers {
 		w.tryAcquireSlot() // for deliver; all are free
 		for _, g := range w.groups {
+			w.counts.abandoned++ // the file that OnError gets, if it panics: during a visit, the pool counts it
 			w.makeDurable(g, g.Take(), failed)
+			w.counts.abandoned--
 		}
 		w.releaseSlot()
 	}

@@ -21,7 +21,7 @@ const (
 	SkippedNotRegular      SkipReason = "not-regular"      // a symbolic link, FIFO, socket or device, without Options.AllTypes
 	SkippedOtherFilesystem SkipReason = "other-filesystem" // a directory, by Options.OneFilesystem
 	SkippedOutside         SkipReason = "outside-root"     // a symbolic link out of root, without Options.SymlinksOutside
-	SkippedDuplicate       SkipReason = "duplicate"        // a link to a directory reached by another path
+	SkippedDuplicate       SkipReason = "duplicate"        // a link to a directory reached by another path, or a file replaced by another path
 	SkippedSelect          SkipReason = "select"           // by Options.Select
 	SkippedSelectDir       SkipReason = "select-dir"       // a directory, by Options.SelectDir
 	SkippedMarked          SkipReason = "marked"           // a directory, by Options.SkipMarked

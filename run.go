@@ -31,7 +31,7 @@ import (
 //	links.mu          the directories entered, with SymlinksFollow
 //	dirCache.mu       the nodes' directories, pins and references
 //	shared.mu         the list of workers; the temporary files met
-//	replacements.mu   the names that are not to be listed again
+//	replace.Done.mu   the files that have been replaced
 //	content.Memory.mu the memory for large files that no reader uses
 //	worker.shown      the counts that OnProgress sees
 //	rootDir.mu        the generic backend: what a listing said of entries

@@ -434,9 +434,9 @@ func (s *scanner) listDir() (more bool) {
 // listedAll says that all entries of the directory have been listed.
 func (s *scanner) listedAll() {
 	w, n := s.w, s.node
-	atomic.StoreUint32(&n.listed, 1) // before the load: see replacements.forget
+	atomic.StoreUint32(&n.listed, 1) // before the load: see replace.Done.Forget
 	if r := w.replaced.Load(); r != nil {
-		r.forget(n)
+		r.Forget(n)
 	}
 	if s.job.buffer == nil || !s.job.buffer.tagged { // else reopen counts it
 		w.counts.directories++
@@ -650,7 +650,7 @@ func (s *scanner) addFile(name []byte, kept names.Name, typ fs.FileMode, inode u
 }
 
 func (s *scanner) addKept(name names.Name, typ fs.FileMode, inode uint64) {
-	if s.skips.has(s.node, name.Bytes()) {
+	if s.skips.Has(s.node, name.Bytes()) {
 		return
 	}
 	if typ != 0 {

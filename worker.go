@@ -12,6 +12,7 @@ import (
 	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/gitindex"
 	"github.com/fileproc/fileproc/internal/names"
+	"github.com/fileproc/fileproc/internal/replace"
 	"github.com/fileproc/fileproc/internal/sys"
 )
 
@@ -153,14 +154,14 @@ type scanner struct {
 	job   *job
 	node  *node // the job's
 	dir   backend.Directory
-	batch *batch        // files
-	other *batch        // unordered: what is neither a file nor a directory, with Options.AllTypes
-	subs  []*job        // directories to be listed
-	links []names.Name  // symbolic links to be resolved
-	spans []spanAt      // ordered: the directories, among the files
-	parts *parts        // of which the job is one, or nil
-	skips *replacements // nil until the run replaces a file
-	part  *job          // another, which the scan has made
+	batch *batch               // files
+	other *batch               // unordered: what is neither a file nor a directory, with Options.AllTypes
+	subs  []*job               // directories to be listed
+	links []names.Name         // symbolic links to be resolved
+	spans []spanAt             // ordered: the directories, among the files
+	parts *parts               // of which the job is one, or nil
+	skips *replace.Done[*node] // nil until the run replaces a file
+	part  *job                 // another, which the scan has made
 
 	tracked   gitindex.Dir // where only what git tracks is listed: what this is in trackedIn
 	trackedIn *node
@@ -211,7 +212,7 @@ func (s *shared) startWorker(id int) *worker {
 func (w *worker) retire() {
 	w.endReading() // of a callback that has panicked
 	if p := w.file.prepared; p != nil {
-		_ = w.withDir(p.node, func(d backend.Directory) error { return d.(backend.GroupReplacer).Commit(p.Pending, errStopped) })
+		_ = p.Commit(errStopped)
 	}
 	w.groups.Close()
 	w.content.groups.Close()

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -521,12 +522,13 @@ func syncsFail(t *testing.T, root string) {
 			require.EqualValues(t, calls, made.Load())
 			require.Equal(t, n-failed, results)
 			require.Len(t, errs, failed)
-			require.EqualValues(t, n-failed, report.Replaced)
+			require.EqualValues(t, map[bool]int{true: n - failed, false: n}[k == 1], report.Replaced)
 			now := contents(t, root)
 			require.Len(t, now, n)
 			for name, content := range now {
 				require.Equal(t, k == 1 && errs[name] != nil, content == "old")
 				require.True(t, errs[name] == nil || errors.Is(errs[name], unix.EIO), errs[name])
+				require.Equal(t, k == 2 && errs[name] != nil, strings.Contains(fmt.Sprint(errs[name]), "the file has the new content"))
 			}
 		}
 	}

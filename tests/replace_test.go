@@ -519,6 +519,14 @@ func TestInvariant11Temporaries(t *testing.T) {
 		}
 		require.Equal(t, len(like), walked)
 	}
+	for _, ordered := range []bool{false, true} {
+		var report fileproc.Report
+		given := fileproc.Options{Ordered: ordered, Report: &report, Files: slices.Values([]string{temporary, "./d/" + temporary, temporary[1:]})}
+		got, err := fileproc.Process(t.Context(), root, given, relOf)
+		require.NoError(t, err)
+		require.Equal(t, like[:1], got)
+		require.EqualValues(t, 1, report.Found)
+	}
 	entries, err := fileproc.ReadDir(root)
 	require.NoError(t, err)
 	require.Len(t, entries, len(like)+1, "as os.ReadDir")
@@ -646,6 +654,104 @@ func TestDurable(t *testing.T) {
 		require.EqualValues(t, len(files)-1, report.Replaced)
 		require.EqualValues(t, 2, report.Failed)
 		requireBalanced(t, report)
+	}
+}
+
+// TestDurableOnErrorPanics: the Report of a run that ends with a panic of OnError counts each file that has waited for others.
+func TestDurableOnErrorPanics(t *testing.T) {
+	replaces(t)
+	root := t.TempDir()
+	touch(t, root, "a", "b", "c", "d")
+	defer func() { replace.AfterPrepare = func() {} }()
+	replace.AfterPrepare = func() { _ = os.WriteFile(filepath.Join(root, "b"), []byte("saved by somebody else"), 0o644) }
+	var report fileproc.Report
+	require.Panics(t, func() {
+		_ = fileproc.ForEach(t.Context(), root, fileproc.Options{Durable: true, Workers: 1, Report: &report, OnError: func(error) error { panic("test") }},
+			func(f *fileproc.File) error { return f.Replace([]byte("new")) })
+	})
+	requireBalanced(t, report)
+	require.EqualValues(t, 4, report.Found)
+}
+
+// TestDurableInRenamedDirectory: files that wait for others are replaced also if their directories get other names meanwhile.
+func TestDurableInRenamedDirectory(t *testing.T) {
+	replaces(t)
+	root := t.TempDir()
+	const dirs = 60
+	want := map[string]string{}
+	for i := range dirs {
+		touch(t, root, fmt.Sprintf("d%d/f", i))
+		want[fmt.Sprintf("elsewhere/d%d/f", i)] = "new"
+	}
+	calls := 0
+	err := fileproc.ForEach(t.Context(), root, fileproc.Options{Durable: true, Workers: 1}, func(f *fileproc.File) error {
+		if calls++; calls == dirs {
+			defer func() {
+				require.NoError(t, os.Mkdir(filepath.Join(root, "elsewhere"), 0o755))
+				for i := range dirs {
+					require.NoError(t, os.Rename(filepath.Join(root, fmt.Sprint("d", i)), filepath.Join(root, "elsewhere", fmt.Sprint("d", i))))
+				}
+			}()
+		}
+		return f.Replace([]byte("new"))
+	})
+	require.NoError(t, err)
+	require.Equal(t, want, contents(t, root))
+}
+
+// TestInvariant11OnceThroughLinks: a file that was replaced does not come again by another path, and is counted.
+func TestInvariant11OnceThroughLinks(t *testing.T) {
+	replaces(t)
+	for _, durable := range []bool{false, true} {
+		for _, opts := range []fileproc.Options{{}, {Symlinks: fileproc.SymlinksFollow}, {Files: slices.Values([]string{"a", "d/f", "z", "out"})}, {Ordered: true}} {
+			dir := t.TempDir()
+			root := filepath.Join(dir, "root")
+			write(t, dir, map[string]string{"root/d/f": "", "outside": ""})
+			for name, target := range map[string]string{"a": "d/f", "z": "d/f", "out": "../outside", "out2": "../outside"} {
+				require.NoError(t, os.Symlink(target, filepath.Join(root, name)))
+			}
+			var report fileproc.Report
+			opts.Durable, opts.SymlinksOutside, opts.Report, opts.Workers = durable, true, &report, 1
+			if opts.Symlinks == 0 {
+				opts.Symlinks = fileproc.SymlinksFiles
+			}
+			got, err := fileproc.Process(t.Context(), root, opts, func(f *fileproc.File) (string, error) {
+				return f.Rel(), f.Replace(append(f.Data(), '+'))
+			})
+			require.NoError(t, err)
+			require.Len(t, got, 2)
+			require.Equal(t, map[string]string{"root/d/f": "+", "outside": "+"}, contents(t, dir))
+			require.EqualValues(t, report.Found-2, report.Skipped[fileproc.SkippedDuplicate])
+			requireBalanced(t, report)
+		}
+	}
+}
+
+// TestReplaceRenamedCase: a file that has got a name in other case since it was read stays whole, and is the only one.
+func TestReplaceRenamedCase(t *testing.T) {
+	replaces(t)
+	for _, durable := range []bool{false, true} {
+		root := t.TempDir()
+		touch(t, root, "f")
+		err := fileproc.ForEach(t.Context(), root, fileproc.Options{Durable: durable, Stat: true}, func(f *fileproc.File) error {
+			require.NoError(t, os.Rename(filepath.Join(root, "f"), filepath.Join(root, "F")))
+			return f.Replace([]byte("new"))
+		})
+		got := contents(t, root)
+		require.Len(t, got, 1)
+		if err != nil {
+			require.ErrorIs(t, err, fileproc.ErrChanged)
+			require.Equal(t, map[string]string{"F": "f"}, got)
+		}
+		for _, content := range got { // where case does not matter, the file is replaced
+			require.Equal(t, map[bool]string{true: "new", false: "f"}[err == nil], content)
+		}
+	}
+	root := t.TempDir() // names that differ only in case are two files, or one
+	touch(t, root, "f", "F")
+	require.NoError(t, fileproc.ForEach(t.Context(), root, fileproc.Options{}, func(f *fileproc.File) error { return f.Replace([]byte("new of " + f.Name())) }))
+	for name, content := range contents(t, root) {
+		require.Equal(t, "new of "+name, content)
 	}
 }
 

@@ -201,7 +201,7 @@ func (d *fdDir) Replace(name names.Name, content []byte, check replace.Check, du
 		s, err = p.Commit(d.fd)
 	}
 	if err == nil && durable {
-		err = replace.SyncDir(d.fd)
+		err = replace.AsUnsynced(replace.SyncDir(d.fd))
 	}
 	return s, err
 }

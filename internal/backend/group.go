@@ -1,6 +1,10 @@
 package backend
 
 import (
+	"slices"
+	"sync/atomic"
+
+	"github.com/fileproc/fileproc/internal/descriptors"
 	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/replace"
 )
@@ -29,13 +33,83 @@ type Group[F any] struct {
 	Files  []F
 	device uint64
 	bytes  int
+	dirs   heldDirs
 }
 
 const (
 	mostInGroup  = 1000
 	bytesInGroup = 64 << 20
-	mostGroups   = 4 // of a worker: each holds a descriptor
+	mostGroups   = 4  // of a worker: each holds a descriptor
+	mostDirs     = 64 // of a group
 )
+
+// heldDirs are directories with files of a group. They stay open until these files are committed: a directory that is renamed
+// meanwhile could not be found again.
+type heldDirs []*heldDir
+
+type heldDir struct {
+	Directory
+	where any
+	files int
+}
+
+// held is how many directories the groups of the process hold, which is at most an eighth of the descriptors, and one for each
+// group.
+var held atomic.Int64
+
+func (h *heldDirs) isFull() bool {
+	return len(*h) >= mostDirs || uint64(held.Load()) >= descriptors.Limit()/8
+}
+
+// hold returns d's entry, with one file more.
+func (h *heldDirs) hold(d Directory, where any) (*heldDir, error) {
+	i := slices.IndexFunc(*h, func(o *heldDir) bool { return o.where == where })
+	if i < 0 {
+		own, err := OpenDirToSearch(d, names.Dot)
+		if err != nil {
+			return nil, err
+		}
+		held.Add(1)
+		i = len(*h)
+		*h = append(*h, &heldDir{Directory: own, where: where})
+	}
+	(*h)[i].files++
+	return (*h)[i], nil
+}
+
+// release takes one file away, and closes the directory if it was the last one.
+func (h *heldDirs) release(o *heldDir) {
+	if o.files--; o.files == 0 {
+		o.Close()
+		held.Add(-1)
+		*h = slices.DeleteFunc(*h, func(p *heldDir) bool { return p == o })
+	}
+}
+
+// A Waiting is a file of a group that has new content in its temporary file. It is committed once.
+type Waiting struct {
+	replace.Pending
+	of  *heldDirs
+	dir *heldDir
+}
+
+// Prepare is that of d, for a file of the group. Where says which directory d is.
+func (g *Group[F]) Prepare(d Directory, where any, name names.Name, content []byte, check replace.Check) (w Waiting, err error) {
+	w.of = &g.dirs
+	if w.dir, err = w.of.hold(d, where); err != nil {
+		return w, err
+	}
+	if w.Pending, err = d.(GroupReplacer).Prepare(name, content, check); err != nil {
+		w.of.release(w.dir)
+	}
+	return w, err
+}
+
+// Commit is that of GroupReplacer.
+func (w *Waiting) Commit(failed error) error {
+	defer w.of.release(w.dir)
+	return w.dir.Directory.(GroupReplacer).Commit(w.Pending, failed)
+}
 
 // Groups are those of one worker.
 type Groups[F any] []*Group[F]
@@ -78,7 +152,7 @@ func (gs Groups[F]) Close() {
 func (g *Group[F]) Add(f F, bytes int) bool {
 	g.Files = append(g.Files, f)
 	g.bytes += bytes
-	return len(g.Files) >= mostInGroup || g.bytes >= bytesInGroup
+	return len(g.Files) >= mostInGroup || g.bytes >= bytesInGroup || g.dirs.isFull()
 }
 
 // Take empties the group, and returns the files that were in it.
@@ -89,7 +163,8 @@ func (g *Group[F]) Take() []F {
 }
 
 // MakeDurable makes the content of n files durable, commits them, and makes their names
-// durable. It returns the error of each file. If failed is not nil, it is the error of all.
+// durable. It returns the error of each file: a replace.Unsynced if the file has its new
+// content. If failed is not nil, it is the error of all.
 func MakeDurable(s Syncer, n int, commit func(i int, failed error) error, failed error) []error {
 	errs := make([]error, n)
 	if failed == nil {
@@ -99,7 +174,7 @@ func MakeDurable(s Syncer, n int, commit func(i int, failed error) error, failed
 		errs[i] = commit(i, failed)
 	}
 	if failed == nil {
-		failed = s.Sync()
+		failed = replace.AsUnsynced(s.Sync())
 	}
 	for i := range errs {
 		if errs[i] == nil {

@@ -20,6 +20,12 @@ const (
 	NameLength = len(prefix) + 32 + len(suffix)
 )
 
+// LeadsToTemporary is IsTemporary for the last name of a path with slashes.
+func LeadsToTemporary(path string) bool {
+	at := len(path) - NameLength
+	return at >= 0 && (at == 0 || path[at-1] == '/') && IsTemporary([]byte(path[at:]))
+}
+
 // StaleAfter is the age from which a temporary file belongs to no process that still runs. Tests set it.
 var StaleAfter = time.Hour
 
@@ -73,6 +79,28 @@ type Pending struct {
 var AfterPrepare = func() {}
 
 var errNotKept = errors.New("the file system does not keep the file's owner or mode")
+
+// An Unsynced is the error of a last sync that has failed: the file has its new content, and the disk perhaps the old one.
+type Unsynced struct{ error }
+
+func (u Unsynced) Error() string {
+	return "the file has the new content, but not for sure on the disk: " + u.error.Error()
+}
+func (u Unsynced) Unwrap() error { return u.error }
+
+// AsUnsynced marks err, unless it is nil, as an Unsynced.
+func AsUnsynced(err error) error {
+	if e, ok := err.(*sys.Error); ok {
+		return &sys.Error{Op: e.Op, Err: Unsynced{e.Err}}
+	}
+	return err
+}
+
+// IsDone reports whether the file has its new content, although perhaps not on the disk.
+func IsDone(err error) bool {
+	_, ok := errors.AsType[Unsynced](err)
+	return err == nil || ok
+}
 
 func changed(op string) error { return &sys.Error{Op: op, Err: sys.ErrChanged} }
 

@@ -41,14 +41,12 @@ func InRoot(root *os.Root, old *os.File, name names.Name, data []byte, check Che
 		return s, errors.Join(err, RemoveIn(root, p.Temporary))
 	}
 	if durable {
-		if err = syncIn(root); err != nil {
-			return s, err
-		}
+		err = AsUnsynced(syncIn(root))
 	}
 	if info, err := root.Lstat(name.String()); err == nil && isFile(sys.StatOfInfo(info), p.new) {
-		return sys.StatOfInfo(info), nil
+		p.new = sys.StatOfInfo(info)
 	}
-	return p.new, nil
+	return p.new, err
 }
 
 func syncFile(f *os.File) error {
