@@ -322,7 +322,7 @@ type Options struct {
 	// processed twice. A root that fails does not end the run, nor does an unreadable file
 	// that [Options.IgnoreFiles] names by its path. With [Options.Ordered], results come in
 	// the order of Roots. Roots cannot be combined with Files, whose paths are relative to one
-	// root, nor with package incremental.
+	// root.
 	Roots []string
 
 	// Files, if not nil, gives the paths of the files to process, relative to root
@@ -500,12 +500,8 @@ func (o *Options) validate(root string) error {
 			bad("root %q is not a valid path within Options.FS (see fs.ValidPath)", root)
 		}
 	}
-	switch h := &o.hooks; {
-	case len(o.Roots) == 0:
-	case o.Files != nil:
+	if len(o.Roots) > 0 && o.Files != nil {
 		bad("Options.Roots cannot be combined with Options.Files, whose paths are relative to one root")
-	case h.Unchanged != nil || h.OnBinary != nil || h.OnDir != nil || h.OnRule != nil || h.GitRoot != "":
-		bad("Options.Roots is for Process, ForEach, Stream and Walk: a run of package incremental, watch or pipe has one root")
 	}
 	if o.MaxDepth < 0 {
 		bad("Options.MaxDepth is %d: want a depth from 1, or 0 for no limit", o.MaxDepth)

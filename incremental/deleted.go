@@ -16,11 +16,12 @@ import (
 
 // A deletions finds the files that are in the cache file and no longer exist.
 type deletions struct {
-	root  string
-	opts  *fileproc.Options // as the caller gave them
-	store *cachefile.Store
-	tell  func(rel string) // Options.Deleted
-	given given
+	root   string
+	prefix string            // of the paths below root in records
+	opts   *fileproc.Options // as the caller gave them
+	store  *cachefile.Store
+	tell   func(rel string) // Options.Deleted
+	given  given
 }
 
 // numbers returns the numbers of the records to drop, after it has told the caller
@@ -32,10 +33,10 @@ func (d *deletions) numbers(ctx context.Context) (gone []int) {
 	byPath := map[string]int{}
 	candidates := d.given.unseen(d.store)
 	if d.opts.Files == nil {
-		candidates = d.store.Unseen()
+		candidates = d.store.UnseenIn(func(dir string) bool { return strings.HasPrefix(dir, d.prefix) })
 	}
 	for n, rec := range candidates {
-		if rel := rec.Path(); isShallow(rel) && isBelow(rel) {
+		if rel := strings.TrimPrefix(rec.Path(), d.prefix); isShallow(rel) && isBelow(rel) {
 			byPath[rel] = n
 		}
 		if len(byPath) == judgedAtOnce {
@@ -62,10 +63,14 @@ func (d *deletions) goneOf(ctx context.Context, byPath map[string]int) (gone []i
 		if dirs.hasFile(rel) != no {
 			continue
 		}
+		n := byPath[rel]
+		if d.prefix != "" {
+			rel = dirs.name(rel)
+		}
 		if d.tell != nil {
 			d.tell(rel)
 		}
-		gone = append(gone, byPath[rel])
+		gone = append(gone, n)
 	}
 	return gone
 }

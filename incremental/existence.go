@@ -107,9 +107,9 @@ func (e *existence) isLoop(rel string) bool {
 func (e *existence) stat(rel string, follows bool) (info fs.FileInfo, err error) {
 	switch {
 	case e.fsys != nil && follows:
-		return fs.Stat(e.fsys, path.Join(e.root, rel))
+		return fs.Stat(e.fsys, e.name(rel))
 	case e.fsys != nil:
-		return fs.Lstat(e.fsys, path.Join(e.root, rel))
+		return fs.Lstat(e.fsys, e.name(rel))
 	case follows:
 		info, err = os.Stat(e.name(rel))
 	default:
@@ -127,8 +127,11 @@ func (e *existence) stat(rel string, follows bool) (info fs.FileInfo, err error)
 	return info, err
 }
 
-// name returns the path by which the system finds rel.
+// name returns the path by which the system, or the FS, finds rel, as File.Path does.
 func (e *existence) name(rel string) string {
+	if e.fsys != nil {
+		return path.Join(e.root, rel)
+	}
 	if strings.Contains(e.root, "..") { // then the path is not cleaned: the dots may be behind a link
 		return e.root + string(filepath.Separator) + filepath.FromSlash(rel)
 	}
@@ -178,7 +181,7 @@ func (e *existence) lstatAll(rels []string, workers int) []lstat {
 // read returns the content of rel. It does not use os.DirFS, which refuses paths that are not UTF-8.
 func (e *existence) read(rel string) ([]byte, error) {
 	if e.fsys != nil {
-		return fs.ReadFile(e.fsys, path.Join(e.root, rel))
+		return fs.ReadFile(e.fsys, e.name(rel))
 	}
 	text, err := os.ReadFile(e.name(rel))
 	if errors.Is(err, syscall.ENAMETOOLONG) {

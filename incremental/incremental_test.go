@@ -120,6 +120,72 @@ func TestOnlyWhatChanged(t *testing.T) {
 	p.calledFor()
 }
 
+// TestRoots: with several roots, what is kept of a file is that of its root and path, also if a later run has other roots.
+func TestRoots(t *testing.T) {
+	t.Parallel()
+	for _, ordered := range []bool{false, true} {
+		p := newProject(t, "a/x=1", "a/d/y=2", "b/x=3", "b/c/x=4", "b/gone=5", "f=6", "g=7")
+		byMetadata := comparesMetadata(t)
+		at := func(rels ...string) []string {
+			for i, rel := range rels {
+				rels[i] = p.path(rel)
+			}
+			return rels
+		}
+		p.opts.Ordered = ordered
+		p.inc.File = p.path("b/cache") // below one root, and a root itself
+		calledFor := func(roots []string, rels ...string) {
+			t.Helper()
+			p.opts.Roots, p.opts.Exclude = roots, nil
+			got, err := p.try(t.Context())
+			require.NoError(t, err)
+			p.opts.Exclude = []string{"cache*"}
+			roots = slices.DeleteFunc(slices.Clone(roots), func(r string) bool { return strings.HasPrefix(r, p.inc.File) })
+			p.opts.Roots = roots
+			full, err := fileproc.Process(t.Context(), "none", p.opts, result)
+			require.NoError(t, err)
+			require.ElementsMatch(t, full, got)
+			if ordered {
+				require.Equal(t, full, got)
+			}
+			if byMetadata {
+				require.Equal(t, rels, p.calls)
+			}
+		}
+		calledFor(at("a", "b", "f"), "c/x", "d/y", "f", "gone", "x", "x")
+		calledFor(at("a", "b", "f", "b/cache", "b/cache.lock"))
+		calledFor(at("f", "b", "b/c", "a", "a"), "x") // b/c is new
+		p.write("b/x", "three")
+		require.NoError(t, os.Remove(p.path("b/gone")))
+		require.NoError(t, os.Remove(p.path("a/d/y")))
+		require.NoError(t, os.Remove(p.path("f")))
+		calledFor(at("b", "g"), "g", "x")
+		require.Equal(t, at("b/gone"), p.gone, "a is no root of this run")
+		p.settle()
+		calledFor(at("a", "b"), "x")
+		require.Equal(t, at("a/d/y"), p.gone)
+		calledFor(at("b/c", "a", "b"))
+		require.Empty(t, p.gone)
+		calledFor(at("a"), "x") // one root has a cache file of its own
+	}
+}
+
+// TestRootsInAnFS: as TestRoots, where content is compared.
+func TestRootsInAnFS(t *testing.T) {
+	t.Parallel()
+	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
+	fsys := fstest.MapFS{"a/x": file("1"), "b/x": file("1"), "b/y": file("2")}
+	p := &project{t: t, root: ".", inc: incremental.Options[string]{File: filepath.Join(t.TempDir(), "cache")}}
+	p.opts = fileproc.Options{FS: fsys, Roots: []string{"a", "b"}}
+	p.calledFor("x", "x", "y")
+	p.run()
+	require.Empty(t, p.calls)
+	fsys["a/x"] = file("2")
+	delete(fsys, "b/y")
+	p.calledFor("x")
+	require.Equal(t, []string{"b/y"}, p.gone)
+}
+
 // TestNamesAndInodes: a file is unchanged only if its name, its directory and its inode are unchanged, whatever has exchanged them.
 func TestNamesAndInodes(t *testing.T) {
 	t.Parallel()

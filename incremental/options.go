@@ -14,7 +14,8 @@ type Options[T any] struct {
 	// Codec, or with other options that change what is read. A run does not replace a
 	// file that was never a cache file: its error then wraps ErrNotSaved. It does replace
 	// such a file if that is empty or begins with zeros, as after a crash of the machine.
-	// One file serves one tree. Runs in several processes may use it at the same time.
+	// One file serves one root, or any number if each run has several in opts.Roots. Runs in
+	// several processes may use it at the same time.
 	//
 	// The lock file File.lock stays beside the cache file. Both are created with mode 0600,
 	// so that only their owner can use them. While a run replaces the cache file, there is
@@ -42,7 +43,7 @@ type Options[T any] struct {
 
 	// Deleted, if not nil, is called for each file that is in the cache file and
 	// that the options select, but that no longer exists. Rel is its path relative
-	// to root. The run makes these calls one after the other at its end, before it
+	// to root, or what File.Path was if opts.Roots has several. The run makes these calls one after the other at its end, before it
 	// writes the cache file: a program that stops in between gets them again. A run
 	// that was cancelled or stopped early makes none, and a cancel ends them.
 	//

@@ -7,11 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/url"
 	"os"
 	"path"
 	"path/filepath"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -30,14 +32,14 @@ const meaning = "1"
 
 // A run is one call of Process, ForEach or Stream, or all runs of a Session.
 type run[T any] struct {
-	root    string
+	root    string // the first of Options.Roots, if these are set
 	inc     *Options[T]
 	opts    fileproc.Options // as the caller gave them
 	codec   Codec[T]
 	process func(*fileproc.File) (T, error)
 	store   *cachefile.Store
-	ownDir  string      // directory of the cache file, relative to root, with a slash at its end
-	own     string      // name of the cache file in ownDir, "" if it is not below root
+	ownDirs []string    // directory of the cache file, as in keyOf, with a slash at its end: one for each root that it is below
+	own     string      // name of the cache file in ownDirs
 	loaded  fs.FileInfo // of the cache file, nil if there was none
 	begun   time.Time   // before any file was looked at
 	trust   trust
@@ -121,6 +123,9 @@ func newRun[T any](root string, inc *Options[T], opts *fileproc.Options, fn func
 	if strings.IndexByte(inc.File, 0) >= 0 {
 		err = errors.Join(err, fmt.Errorf("incremental: Options.File %q contains a NUL byte", inc.File))
 	}
+	if isSession && opts.Roots != nil {
+		err = errors.Join(err, errors.New("incremental: Options.Roots is set: the names that a Session is given are relative to one root"))
+	}
 	if inc.Compare < CompareAuto || inc.Compare > CompareContent {
 		err = errors.Join(err, fmt.Errorf("incremental: Options.Compare is %d: want CompareAuto, CompareMetadata or CompareContent", inc.Compare))
 	}
@@ -132,6 +137,9 @@ func newRun[T any](root string, inc *Options[T], opts *fileproc.Options, fn func
 		workers = runtime.GOMAXPROCS(0)
 	}
 	workers = min(workers, 1<<16) // fileproc refuses more
+	if len(opts.Roots) > 0 {
+		root = opts.Roots[0]
+	}
 	r := &run[T]{root: root, inc: inc, opts: *opts, codec: codec, process: fn, workers: make([]workerState[T], workers), notes: inc.Deleted != nil}
 	r.lookup = r.stored
 	r.load()
@@ -154,20 +162,47 @@ func (r *run[T]) load() {
 	r.loaded, _ = os.Stat(r.store.Path)
 }
 
-// inspectRoot finds out whether metadata can be compared below root, and where below root the cache file is.
+// roots returns each root once.
+func (r *run[T]) roots() []string {
+	if len(r.opts.Roots) < 2 {
+		return []string{r.root}
+	}
+	return slices.Compact(slices.Sorted(slices.Values(r.opts.Roots)))
+}
+
+// prefix returns what precedes the paths below one of several roots in records. It has one slash, at its end.
+func (r *run[T]) prefix(root string) string {
+	if len(r.opts.Roots) < 2 {
+		return ""
+	}
+	return url.PathEscape(root) + "/"
+}
+
+// keyOf returns the path of f in records.
+func (r *run[T]) keyOf(f *fileproc.File) string { return r.prefix(f.Root()) + f.Rel() }
+
+// inspectRoot finds out whether metadata can be compared below a root, and where below the roots the cache file is.
 func (r *run[T]) inspectRoot() {
 	compare := r.inc.Compare
-	r.trust.compare, r.trust.root, r.own = compare, compare == CompareMetadata, ""
+	r.trust.compare, r.trust.root, r.ownDirs = compare, compare == CompareMetadata, nil
 	r.trust.others.Clear() // the number of a device that was mounted may be another one's by now
 	r.trust.last.Store(0)
-	if r.opts.FS == nil {
-		if !r.isInMemory() {
-			r.ownDir, r.own = path.Split(pathBelow(r.root, r.store.Path))
+	for _, root := range r.roots() {
+		if r.opts.FS != nil {
+			break
 		}
-		keeps, _ := fsinfo.KeepsTimes(r.root) // the run itself fails if root is not there
+		dir := root
+		if info, err := os.Stat(root); err == nil && !info.IsDir() { // it may be the cache file
+			dir = filepath.Dir(root)
+		}
+		if below := pathBelow(dir, r.store.Path); below != "" && !r.isInMemory() {
+			dir, r.own = path.Split(below)
+			r.ownDirs = append(r.ownDirs, r.prefix(root)+dir)
+		}
+		keeps, _ := fsinfo.KeepsTimes(root) // the run itself fails if root is not there
 		r.trust.root = compare != CompareContent && (r.trust.root || keeps)
 	}
-	r.asks = r.trust.root || r.own != ""
+	r.asks = r.trust.root || r.ownDirs != nil
 }
 
 // prepare sets in opts what the run needs.
@@ -205,10 +240,13 @@ func (r *run[T]) prepare(opts *fileproc.Options) {
 
 // key returns a hash of all that the results depend on besides the files.
 func (r *run[T]) key() [32]byte {
-	o := &r.opts
+	o, root := &r.opts, r.root
+	if len(o.Roots) > 1 {
+		root = "\x00" // records say which root a file is below
+	}
 	h := sha256.New()
 	for _, part := range []any{
-		meaning, r.inc.Version, r.root, nameOf(r.codec), shapeOf(reflect.TypeFor[T]()),
+		meaning, r.inc.Version, root, nameOf(r.codec), shapeOf(reflect.TypeFor[T]()),
 		o.ReadSize, o.SkipBinary, o.MaxFileSize, o.FS != nil,
 	} {
 		fmt.Fprintf(h, "%q\n", fmt.Sprint(part)) // quoted, so that no two lists are alike
@@ -227,9 +265,9 @@ func identityOf(s fileproc.Stat) (cachefile.Identity, bool) {
 // enter makes w ready to look up f.
 func (r *run[T]) enter(w *workerState[T], f *fileproc.File) {
 	if dir := core.Dir(f); dir != w.dir {
-		rel := f.Rel()
-		rel = rel[:len(rel)-len(f.Name())]
-		w.dir, w.known, w.isOwnDir = dir, r.store.Dir(rel), r.own != "" && rel == r.ownDir
+		key := r.keyOf(f)
+		key = key[:len(key)-len(f.Name())]
+		w.dir, w.known, w.isOwnDir = dir, r.store.Dir(key), slices.Contains(r.ownDirs, key)
 	}
 }
 
@@ -400,11 +438,11 @@ func (c *called[T]) isLast() bool { return errors.Is(c.err, fs.SkipAll) }
 
 // call calls fn for f, of which runs compare id.
 func (r *run[T]) call(w *workerState[T], f *fileproc.File, id cachefile.Identity) (c called[T]) {
-	c.rec.Path, c.rec.ID = f.Rel(), id
+	c.rec.Path, c.rec.ID = r.keyOf(f), id
 	switch c.value, c.err = r.process(f); {
 	case c.err == nil:
 		var ok bool
-		if c.rec.Result, c.value, ok = r.encode(w, c.rec.Path, c.value); !ok {
+		if c.rec.Result, c.value, ok = r.encode(w, f.Rel(), c.value); !ok {
 			c.held, c.rec.Outcome = c.value, outcomeHeld
 		}
 	case c.isLast():
@@ -433,7 +471,7 @@ func (r *run[T]) onBinary(f *fileproc.File) {
 // content: where content is compared, each run reads the binary files.
 func (r *run[T]) binary(f *fileproc.File) (rec cachefile.Record, keeps bool) {
 	id, keeps := r.look(f)
-	return cachefile.Record{Path: f.Rel(), ID: id, Outcome: cachefile.OutcomeBinary}, keeps && id.Content == noContent
+	return cachefile.Record{Path: r.keyOf(f), ID: id, Outcome: cachefile.OutcomeBinary}, keeps && id.Content == noContent
 }
 
 var noContent [16]byte
@@ -527,7 +565,7 @@ func (r *run[T]) add(f *fileproc.File, rec cachefile.Record) {
 // is none and r.notes is set, it adds one without an outcome.
 func (r *run[T]) note(w *workerState[T], f *fileproc.File) {
 	if !r.lookup(w, f, 0).isKnown && r.notes {
-		r.add(f, cachefile.Noted(f.Rel()))
+		r.add(f, cachefile.Noted(r.keyOf(f)))
 	}
 }
 
@@ -586,7 +624,11 @@ func (r *run[T]) end(ctx context.Context, err error) error {
 	hasRoot := r.report.Directories > 0 || len(r.gone.given) > 0 // given paths are looked up one by one, without a listing
 	if !r.stopped.Load() && ctx.Err() == nil && hasRoot {
 		if r.inc.Deleted != nil || r.store.Rewrites() {
-			gone = r.gone.numbers(ctx)
+			for _, root := range r.roots() {
+				d := r.gone
+				d.root, d.prefix = root, r.prefix(root)
+				gone = append(gone, d.numbers(ctx)...)
+			}
 			err = errors.Join(err, context.Cause(ctx))
 		}
 	}

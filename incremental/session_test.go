@@ -1360,7 +1360,9 @@ func sessionInMemory(t *testing.T) {
 // TestSessionRefuses: mistakes are reported before anything is read.
 func TestSessionRefuses(t *testing.T) {
 	t.Parallel()
-	_, err := incremental.Open[int](t.TempDir(), incremental.Options[int]{File: "c"}, fileproc.Options{}, nil)
+	_, err := incremental.Open(t.TempDir(), incremental.Options[int]{File: "c"}, fileproc.Options{Roots: []string{"a"}}, func(*fileproc.File) (int, error) { return 0, nil })
+	require.ErrorContains(t, err, "Options.Roots")
+	_, err = incremental.Open[int](t.TempDir(), incremental.Options[int]{File: "c"}, fileproc.Options{}, nil)
 	require.ErrorContains(t, err, "fn is nil")
 	_, err = incremental.Open(t.TempDir(), incremental.Options[int]{File: "c"}, fileproc.Options{Files: slices.Values([]string{"a"})}, func(*fileproc.File) (int, error) { return 0, nil })
 	require.ErrorContains(t, err, "Options.Files")

@@ -113,7 +113,7 @@ func whyRefused(a asked) string {
 		return "Durable"
 	case o.OneFilesystem && a.fsys:
 		return "OneFilesystem"
-	case o.Roots != nil && (o.Files != nil || a.asksOld):
+	case o.Roots != nil && o.Files != nil:
 		return "Roots"
 	case o.Files == nil:
 	case o.MaxDepth != 0:

@@ -16,7 +16,6 @@ import (
 	"testing"
 
 	"github.com/fileproc/fileproc"
-	"github.com/fileproc/fileproc/incremental"
 	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/stretchr/testify/require"
 )
@@ -271,8 +270,6 @@ func TestRootsRefused(t *testing.T) {
 		_, err := fileproc.Process(t.Context(), ".", opts, nameOf)
 		require.ErrorContains(t, err, why)
 	}
-	_, err := incremental.Process(t.Context(), ".", incremental.Options[string]{File: filepath.Join(t.TempDir(), "cache")}, fileproc.Options{Roots: []string{"a"}}, nameOf)
-	require.ErrorContains(t, err, "Options.Roots")
 }
 
 // TestRootsHoldLittle: ten thousand roots take few descriptors and goroutines, whatever the options keep of them.

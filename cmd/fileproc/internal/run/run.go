@@ -212,14 +212,10 @@ func (r *Run) Each(j Job) error {
 	switch {
 	case r.changed && r.Opts.Files == nil:
 		return errors.New("--changed is for one directory, and takes the place of --files-from")
-	case r.Cache != "" && len(j.Args) > 1:
-		return errors.New("--cache is for one directory: use a cache file for each")
 	case r.List != "" && len(j.Args) > 0:
 		return errors.New("--files-from takes the place of the arguments")
 	case r.List != "":
 		return r.eachListed(&j)
-	case r.Cache != "" && len(j.Args) == 1 && IsFile(j.Args[0]):
-		return errors.New("--cache is for a directory, not for " + j.Args[0])
 	case len(j.Args) == 0:
 		return r.eachBelow(&j, "")
 	}
@@ -265,7 +261,7 @@ func (r *Run) eachInput(j *Job) error {
 }
 
 // eachBelow visits the files below roots, or Opts.Files below one. The root "" is the working directory without an argument. The
-// output of a file is printed when Visit returns; in order and with --cache, this goroutine prints it. A cache file is that of one root.
+// output of a file is printed when Visit returns; in order and with --cache, this goroutine prints it.
 func (r *Run) eachBelow(j *Job, roots ...string) error {
 	if len(roots) == 0 {
 		return nil
@@ -302,14 +298,12 @@ func (r *Run) eachBelow(j *Job, roots ...string) error {
 	var results iter.Seq2[[]byte, error]
 	switch {
 	case r.Cache != "":
-		inc := incremental.Options[[]byte]{File: r.Cache, Version: Version() + " " + j.Version, Codec: incremental.Raw[[]byte]()}
+		inc := incremental.Options[[]byte]{File: r.Cache, Version: fmt.Sprint(Version(), " ", j.Version, dir != ""), Codec: incremental.Raw[[]byte]()}
 		// What is kept is the path, a NUL byte, and what Read has returned: a result does not say of which file it is.
 		results = incremental.Stream(r.Ctx, root, inc, opts, func(f *fileproc.File) ([]byte, error) {
-			value, err := j.Read(item(f))
-			if err != nil {
-				return nil, err
-			}
-			return append(append([]byte(f.Rel()), 0), value...), nil
+			it := item(f)
+			value, err := j.Read(it)
+			return append([]byte(it.Path()+"\x00"), value...), err
 		})
 	case opts.Ordered:
 		results = fileproc.Stream(r.Ctx, root, opts, func(f *fileproc.File) ([]byte, error) {
@@ -331,10 +325,9 @@ func (r *Run) eachBelow(j *Job, roots ...string) error {
 		if r.Cache == "" {
 			printed.B = append(printed.B, b...)
 		} else if err == nil {
-			rel, value, _ := bytes.Cut(b, []byte{0})
-			path := Join(dir, string(rel))
-			if err := j.Print(path, value, &printed); err != nil {
-				r.Fail(&fs.PathError{Op: opProcess, Path: path, Err: err})
+			path, value, _ := bytes.Cut(b, []byte{0})
+			if err := j.Print(string(path), value, &printed); err != nil {
+				r.Fail(&fs.PathError{Op: opProcess, Path: string(path), Err: err})
 			}
 		}
 		printed.FileDone()

@@ -89,7 +89,7 @@ func (s *Selection) Flags(cmd *cobra.Command, what int, exclusive ...string) {
 		f.BoolVar(&s.Opts.Ordered, "sort", false, "print in the order of the paths, compared name by name, or of the list with --files-from (default in the order in which files are finished)")
 	}
 	if what&Keeps != 0 {
-		f.StringVar(&s.Cache, "cache", "", "keep the results in `FILE`, and open only files that have changed since; for one directory")
+		f.StringVar(&s.Cache, "cache", "", "keep the results in `FILE`, and open only files that have changed since")
 		exclusive = append(exclusive, "cache files-from")
 	}
 	for _, names := range exclusive {
