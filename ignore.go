@@ -259,9 +259,9 @@ func needsNoIndex(n *node) bool {
 
 func (w *worker) readIgnoreFile(n *node, name names.Name) bool {
 	return w.readRule(n, name, w.reader.Limited(gitrepo.MaxIgnoreFile), func(text []byte) {
-		dir, list := w.entryFilter.path.dir(n), gitignore.Parse(text)
 		ofRepo := name.String() == gitIgnoreFile && n.ignore.Repository() != nil
-		n.ignore = n.ignore.PushRanked(w.cfg.ignoreRank(name.String()), "", dir, ofRepo, list)
+		list := gitignore.ParseAs(text, ofRepo && repositoryOf(n).IgnoresCase)
+		n.ignore = n.ignore.PushRanked(w.cfg.ignoreRank(name.String()), "", w.entryFilter.path.dir(n), ofRepo, list)
 	})
 }
 

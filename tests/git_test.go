@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"iter"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -27,9 +28,10 @@ import (
 type gitTest struct {
 	*testing.T
 	testtree.IgnoreGenerator
-	top   string
-	paths []string // of the files in the work tree
-	log   []string
+	top         string
+	ignoresCase bool     // core.ignoreCase
+	paths       []string // of the files in the work tree
+	log         []string
 }
 
 func (g *gitTest) git(in string, args ...string) (out string, ok bool) {
@@ -58,12 +60,15 @@ func (g *gitTest) some() (list string) {
 func (g *gitTest) write(name, content string) {
 	file := filepath.Join(g.top, name)
 	require.NoError(g, os.MkdirAll(filepath.Dir(file), 0o777))
+	if info, err := os.Lstat(file); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+		require.NoError(g, os.Remove(file))
+	}
 	require.NoError(g, os.WriteFile(file, []byte(content), 0o666))
 }
 
 // change does one thing that gives the index another form, or lets it differ from the work tree.
 func (g *gitTest) change() {
-	switch g.IntN(13) {
+	switch g.IntN(14) {
 	case 0, 1, 2:
 		g.git(g.some(), "update-index", "--add", "-z", "--stdin")
 	case 3:
@@ -106,7 +111,11 @@ func (g *gitTest) change() {
 			return
 		}
 		sub := filepath.Join(g.top, p)
-		g.git("", "init", "-q", "--", sub)
+		if g.IntN(2) == 0 {
+			g.git("", "init", "-q", "--", sub)
+		} else {
+			g.git("", "init", "-q", "--separate-git-dir", fmt.Sprintf("%s.sub%d", g.top, len(g.log)), "--", sub)
+		}
 		g.git("", "-C", sub, "commit", "-q", "--allow-empty", "-m", "m")
 		g.paths = slices.DeleteFunc(g.paths, func(f string) bool { return strings.HasPrefix(f, p+"/") }) // nor may git track it later
 		if g.IntN(2) == 0 {
@@ -127,10 +136,19 @@ func (g *gitTest) change() {
 		g.git("", "update-index", "--no-split-index")
 		dir := path.Dir(g.paths[g.IntN(len(g.paths))])
 		args := []string{"sparse-checkout", "set", "--cone", []string{"--sparse-index", "--no-sparse-index"}[g.IntN(2)]}
+		switch {
+		case g.ignoresCase: // a directory of which the sparse index has the name has more than one name here
+			args[3] = "--no-sparse-index"
+		case g.IntN(3) == 0:
+			g.git(g.Ignore(g.paths), "sparse-checkout", "set", "--no-cone", "--stdin")
+			return
+		}
 		if dir != "." {
 			args = append(args, "--end-of-options", dir)
 		}
 		g.git("", args...)
+	case 13:
+		g.git("", "update-index", []string{"--force-untracked-cache", "--no-untracked-cache"}[g.IntN(2)])
 	}
 }
 
@@ -142,7 +160,7 @@ func (g *gitTest) edit() {
 	if err != nil {
 		return
 	}
-	switch g.IntN(5) {
+	switch g.IntN(7) {
 	case 0:
 		content = append(content, "# more"...)
 	case 1:
@@ -153,6 +171,17 @@ func (g *gitTest) edit() {
 		ago := time.Unix(int64(g.IntN(1e9)), 5)
 		require.NoError(g, os.Chtimes(file, ago, ago))
 		return
+	case 4:
+		require.NoError(g, os.Remove(file))
+		require.NoError(g, os.Symlink(path.Base(g.paths[g.IntN(len(g.paths))]), file))
+		return
+	case 5:
+		if p = g.OtherCase(p); g.ignoresCase && !isThere(filepath.Join(g.top, p)) {
+			require.NoError(g, os.MkdirAll(filepath.Dir(filepath.Join(g.top, p)), 0o777))
+			require.NoError(g, os.Rename(file, filepath.Join(g.top, p)))
+			g.paths = append(g.paths, p)
+		}
+		return
 	}
 	require.NoError(g, os.WriteFile(file, content, 0o666))
 }
@@ -161,21 +190,72 @@ func (g *gitTest) edit() {
 func (g *gitTest) changed(dir string) (files []string) {
 	list, ok := g.git("", "-C", filepath.Join(g.top, dir), "--no-optional-locks", "status", "--porcelain", "-uall", "--no-renames", "-z", ".")
 	require.True(g, ok, "%s", strings.Join(g.log, "\n"))
+	prefix, _ := g.git("", "-C", filepath.Join(g.top, dir), "rev-parse", "--show-prefix") // dir may lie in a repository of its own
 	for line := range strings.SplitSeq(list, "\x00") {
 		if line == "" || line[1] == ' ' {
 			continue
 		}
-		f := line[3:]
-		if info, err := os.Lstat(filepath.Join(g.top, f)); err != nil || info.IsDir() {
-			continue
+		f := strings.TrimPrefix(line[3:], strings.TrimSuffix(prefix, "\n"))
+		if info, err := os.Lstat(filepath.Join(g.top, dir, f)); err == nil && !info.IsDir() {
+			files = append(files, f)
 		}
-		if dir != "." {
-			f = strings.TrimPrefix(f, dir+"/")
-		}
-		files = append(files, f)
 	}
 	slices.Sort(files)
 	return files
+}
+
+// inOtherCase returns the files of a repository whose names the index has only in another case. Git takes them for tracked, but
+// looks for them by the names in the index, which Linux does not find.
+func (g *gitTest) inOtherCase(top string) (files []string) {
+	dir := filepath.Join(g.top, top)
+	if is, _ := g.git("", "-C", dir, "config", "core.ignoreCase"); is != "true\n" {
+		return nil
+	}
+	list, _ := g.git("", "-C", dir, "ls-files", "-z")
+	exact, folded := map[string]bool{}, map[string]bool{}
+	for f := range strings.SplitSeq(list, "\x00") {
+		exact[f], folded[lowerASCII(f)] = true, true
+	}
+	require.NoError(g, filepath.WalkDir(dir, func(name string, e fs.DirEntry, err error) error {
+		rel, _ := filepath.Rel(dir, name)
+		switch {
+		case e.Name() == ".git" || rel != "." && isThere(filepath.Join(name, ".git")):
+			if e.IsDir() {
+				return fs.SkipDir
+			}
+		case !e.IsDir() && folded[lowerASCII(rel)] && !exact[rel]:
+			files = append(files, rel)
+		}
+		return err
+	}))
+	return files
+}
+
+func (g *gitTest) isRegular(name string) bool {
+	info, err := os.Lstat(filepath.Join(g.top, name))
+	return err == nil && info.Mode().IsRegular()
+}
+
+func lowerASCII(s string) string {
+	b := []byte(s)
+	for i, c := range b {
+		if 'A' <= c && c <= 'Z' {
+			b[i] |= 0x20
+		}
+	}
+	return string(b)
+}
+
+// below returns those of files that are in dir, relative to dir.
+func below(dir string, files []string) (list []string) {
+	for _, f := range files {
+		if dir == "." {
+			list = append(list, f)
+		} else if rest, ok := strings.CutPrefix(f, dir+"/"); ok {
+			list = append(list, rest)
+		}
+	}
+	return list
 }
 
 // dropWhatOnlyObjectsKnow ends the differences to git that need git's objects: an ignore file that is outside a sparse checkout,
@@ -204,7 +284,7 @@ func hasTwice(list []string) bool {
 func (g *gitTest) visible(dir string) (files []string) {
 	list, ok := g.git("", "-C", filepath.Join(g.top, dir), "ls-files", "-co", "--exclude-standard", "-z")
 	require.True(g, ok, "%s", strings.Join(g.log, "\n"))
-	for f := range strings.SplitSeq(list, "\x00") {
+	for _, f := range append(strings.Split(list, "\x00"), g.inOtherCase(dir)...) {
 		f = path.Join(dir, f)
 		switch info, err := os.Lstat(filepath.Join(g.top, f)); {
 		case err != nil || f == path.Clean(dir):
@@ -251,19 +331,42 @@ func TestGitIgnoreInRandomRepositories(t *testing.T) {
 	runGit(t, ".", "--version")
 	kept, all, differs := 0, 0, 0
 	for i := range count {
-		g := &gitTest{T: t, IgnoreGenerator: testtree.IgnoreGenerator{Rand: rand.New(rand.NewPCG(seed, uint64(i)))}, top: filepath.Join(t.TempDir(), "r")}
+		home := t.TempDir()
+		g := &gitTest{T: t, IgnoreGenerator: testtree.IgnoreGenerator{Rand: rand.New(rand.NewPCG(seed, uint64(i)))}, top: filepath.Join(home, "r")}
+		isLinked := g.IntN(4) == 0
+		if isLinked {
+			g.top = filepath.Join(home, "main")
+		}
 		require.NoError(t, os.Mkdir(g.top, 0o777))
 		format := []string{"sha1", "sha1", "sha256"}[g.IntN(3)]
 		_, ok := g.git("", "init", "-q", "--object-format="+format)
 		require.True(t, ok)
 		g.git("", "config", "splitIndex.maxPercentChange", []string{"0", "20", "100"}[g.IntN(3)])
-		for name, content := range g.Tree() {
-			g.paths = append(g.paths, name)
-			g.write(name, content)
+		if g.ignoresCase = g.IntN(4) == 0; g.ignoresCase {
+			g.git("", "config", "core.ignoreCase", "true")
 		}
-		inFS := !slices.ContainsFunc(g.paths, func(p string) bool { return !fs.ValidPath(p) }) // all are UTF-8
-		slices.Sort(g.paths)
-		g.write(".git/info/exclude", g.Ignore(g.paths))
+		if isLinked {
+			g.git("", "commit", "-q", "--allow-empty", "-m", "m")
+			_, ok = g.git("", "worktree", "add", "-q", "--detach", filepath.Join(home, "r"))
+			require.True(t, ok)
+			g.top = filepath.Join(home, "r")
+		}
+		tree := g.Tree()
+		for _, name := range slices.Sorted(maps.Keys(tree)) {
+			g.paths = append(g.paths, name)
+			if g.ignoresCase {
+				tree[name] = g.OtherCase(tree[name])
+			}
+			g.write(name, tree[name])
+		}
+		inFS := !isLinked && !g.ignoresCase && !slices.ContainsFunc(g.paths, func(p string) bool { return !fs.ValidPath(p) }) // the configuration is not read, and all names are UTF-8
+		exclude, _ := g.git("", "rev-parse", "--git-path", "info/exclude")
+		if exclude = strings.TrimSpace(exclude); isLinked { // it is absolute
+			var err error
+			exclude, err = filepath.Rel(g.top, exclude)
+			require.NoError(t, err)
+		}
+		g.write(exclude, g.Ignore(g.paths))
 		before := g.visible(".")
 		for range 3 + g.IntN(8) {
 			g.change()
@@ -291,19 +394,13 @@ func TestGitIgnoreInRandomRepositories(t *testing.T) {
 			}
 		}
 		for _, dir := range dirs {
-			var below []string
-			for _, p := range want {
-				if dir == "." {
-					below = append(below, p)
-				} else if rest, ok := strings.CutPrefix(p, dir+"/"); ok {
-					below = append(below, rest)
-				}
-			}
+			inOtherCase := below(dir, g.inOtherCase("."))
 			changed, err := git.Changed(t.Context(), filepath.Join(g.top, dir))
 			require.NoError(t, err)
 			slices.Sort(changed)
+			changed = slices.DeleteFunc(changed, func(f string) bool { return slices.Contains(inOtherCase, f) })
 			require.Equal(t, g.changed(dir), changed, "repository %d, %q; FILEPROC_SEED=%d\n%s", i, dir, seed, strings.Join(g.log, "\n"))
-			for _, opts := range []fileproc.Options{{}, {Ordered: true}, {Workers: 1, ReadSize: fileproc.NoRead}, {FS: os.DirFS(g.top)}} {
+			for _, opts := range []fileproc.Options{{}, {Ordered: true}, {Workers: 1, ReadSize: fileproc.NoRead}, {Select: func(*fileproc.File) bool { return true }}, {FS: os.DirFS(g.top)}} {
 				opts.GitIgnore = true
 				root := filepath.Join(g.top, dir)
 				if opts.FS != nil {
@@ -314,17 +411,22 @@ func TestGitIgnoreInRandomRepositories(t *testing.T) {
 				got, err := fileproc.Process(t.Context(), root, opts, relOf)
 				require.NoError(t, err)
 				slices.Sort(got)
-				require.Equal(t, below, got, "repository %d, %q; FILEPROC_SEED=%d\n%s", i, dir, seed, strings.Join(g.log, "\n"))
+				require.Equal(t, below(dir, want), got, "repository %d, %q; FILEPROC_SEED=%d\n%s", i, dir, seed, strings.Join(g.log, "\n"))
 
 				opts.GitTracked = true
 				got, err = fileproc.Process(t.Context(), root, opts, relOf)
 				require.NoError(t, err)
 				slices.Sort(got)
-				require.Equal(t, g.tracked(dir), got, "repository %d, %q; FILEPROC_SEED=%d\n%s", i, dir, seed, strings.Join(g.log, "\n"))
+				tracked := g.tracked(dir)
+				if opts.Select != nil || opts.ReadSize == fileproc.NoRead { // the names are those of listings
+					tracked = append(tracked, slices.DeleteFunc(slices.Clone(inOtherCase), func(f string) bool { return !g.isRegular(path.Join(dir, f)) })...)
+					slices.Sort(tracked)
+				}
+				require.Equal(t, tracked, got, "repository %d, %q; FILEPROC_SEED=%d\n%s", i, dir, seed, strings.Join(g.log, "\n"))
 			}
 		}
 		for _, ordered := range []bool{false, true} { // each path is judged as if it were listed
-			there := slices.DeleteFunc(slices.Clone(g.paths), func(p string) bool { return !isThere(filepath.Join(g.top, p)) })
+			there := slices.DeleteFunc(slices.Clone(g.paths), func(p string) bool { return !g.isRegular(p) })
 			g.Shuffle(len(there), func(i, j int) { there[i], there[j] = there[j], there[i] })
 			opts := fileproc.Options{GitIgnore: true, Files: slices.Values(there), Ordered: ordered}
 			got, err := fileproc.Process(t.Context(), g.top, opts, relOf)

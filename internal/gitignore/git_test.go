@@ -48,7 +48,7 @@ func newRepository(t testing.TB) *repository {
 // command returns a git command that reads no configuration of the user or the
 // system.
 func (r *repository) command(worktree string, args ...string) *exec.Cmd {
-	cmd := exec.Command(r.git, args...)
+	cmd := exec.Command(r.git, append([]string{"-c", "core.ignoreCase=" + strconv.FormatBool(ignoresCase)}, args...)...)
 	cmd.Dir = worktree
 	cmd.Env = append(os.Environ(), "GIT_DIR="+r.dir, "GIT_WORK_TREE="+worktree,
 		"GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_CONFIG_SYSTEM="+os.DevNull, "XDG_CONFIG_HOME="+r.dir, "HOME="+r.dir)
@@ -70,7 +70,7 @@ func (r *repository) run(t testing.TB, worktree string, args ...string) []byte {
 func (r *repository) exclude(t testing.TB, global, info string) *Chain {
 	t.Helper()
 	write(t, r.dir, map[string]string{"global": global, "info/exclude": info})
-	return (*Chain)(nil).Push("", Parse([]byte(global))).Push("", Parse([]byte(info)))
+	return (*Chain)(nil).Push("", ParseAs([]byte(global), ignoresCase)).Push("", ParseAs([]byte(info), ignoresCase))
 }
 
 // files returns the files below worktree that git does not ignore, sorted.
@@ -149,7 +149,7 @@ func walk(t testing.TB, root string, above *Chain) []string {
 			if err != nil {
 				return err
 			}
-			chain = chain.Push(dir, Parse(content))
+			chain = chain.Push(dir, ParseAs(content, ignoresCase))
 		}
 		chains[dir] = chain
 		return nil
@@ -170,6 +170,28 @@ func write(t testing.TB, root string, tree map[string]string) {
 		}
 		require.NoError(t, os.WriteFile(name, []byte(content), 0o666))
 	}
+}
+
+// ignoresCase is core.ignoreCase of the tests.
+var ignoresCase bool
+
+// otherCases gives letters of the tree's ignore files another case, if ignoresCase is set.
+func otherCases(g testtree.IgnoreGenerator, tree map[string]string) map[string]string {
+	for _, name := range slices.Sorted(maps.Keys(tree)) {
+		if ignoresCase {
+			tree[name] = g.OtherCase(tree[name])
+		}
+	}
+	return tree
+}
+
+// TestIgnoreCaseAgainstGit runs other tests with core.ignoreCase.
+func TestIgnoreCaseAgainstGit(t *testing.T) {
+	ignoresCase = true
+	defer func() { ignoresCase = false }()
+	t.Run("bytes", TestEveryByteAgainstGit)
+	t.Run("trees", TestGeneratedTreesAgainstGit)
+	t.Run("excludes", TestExcludesAgainstGit)
 }
 
 func TestCasesAgainstGit(t *testing.T) {
@@ -278,7 +300,7 @@ func TestGeneratedTreesAgainstGit(t *testing.T) {
 		all := 0
 		for i := n; i < min(n+atOnce, trees); i++ {
 			g := testtree.IgnoreGenerator{Rand: rand.New(rand.NewPCG(uint64(seed), uint64(i)))}
-			tree := g.Tree()
+			tree := otherCases(g, g.Tree())
 			all += len(tree)
 			write(t, filepath.Join(root, strconv.Itoa(i)), tree)
 		}
@@ -294,7 +316,7 @@ func TestExcludesAgainstGit(t *testing.T) {
 	r := newRepository(t)
 	for i := range 40 {
 		g := testtree.IgnoreGenerator{Rand: rand.New(rand.NewPCG(1, uint64(i)))}
-		tree := g.Tree()
+		tree := otherCases(g, g.Tree())
 		paths := slices.Sorted(maps.Keys(tree))
 		above := r.exclude(t, g.Ignore(paths), g.Ignore(paths))
 		root := t.TempDir()

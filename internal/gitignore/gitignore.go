@@ -2,7 +2,7 @@
 // does. It reads no files.
 //
 // Where git's manual is silent, the package does what comparisons with git have shown: see
-// docs/ignore-files.md. Case matters, as with git's core.ignoreCase false.
+// docs/ignore-files.md.
 package gitignore
 
 import (
@@ -150,10 +150,14 @@ func (c *Chain) MatchOthers(dir, name string, isDir bool) Verdict {
 // A List holds the patterns of one ignore file. It is immutable.
 type List struct {
 	patterns []pattern
+	folds    bool
 }
 
-// Parse returns the patterns of an ignore file, or nil if there are none.
-func Parse(content []byte) *List {
+// Parse returns the patterns of an ignore file, or nil if there are none. Case matters.
+func Parse(content []byte) *List { return ParseAs(content, false) }
+
+// ParseAs is Parse for a repository with this value of core.ignoreCase. As in git, only ASCII letters have a case.
+func ParseAs(content []byte, ignoresCase bool) *List {
 	var patterns []pattern
 	content = bytes.TrimPrefix(content, []byte("\ufeff"))
 	for line := range bytes.Lines(content) {
@@ -162,14 +166,14 @@ func Parse(content []byte) *List {
 		}
 		line = bytes.TrimSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte("\r"))
 		line, _, _ = bytes.Cut(line, []byte{0}) // git's lines are C strings
-		if p, ok := parse(trimSpaces(string(line))); ok {
+		if p, ok := parse(trimSpaces(string(line)), ignoresCase); ok {
 			patterns = append(patterns, p)
 		}
 	}
 	if patterns == nil {
 		return nil
 	}
-	return &List{patterns}
+	return &List{patterns, ignoresCase}
 }
 
 // Match returns the verdict on the entry name of directory dir, which is relative
@@ -181,6 +185,9 @@ func (l *List) Match(dir, name string, isDir bool) Verdict {
 // match is Match for an entry of directory above+dir.
 func (l *List) match(above, dir, name string, isDir bool) Verdict {
 	last := name[len(name)-1]
+	if l.folds {
+		last = lower(last)
+	}
 	for i := len(l.patterns) - 1; i >= 0; i-- { // the last match counts
 		p := &l.patterns[i]
 		if p.hasLast && p.last != last || p.dirOnly && !isDir {
@@ -225,6 +232,7 @@ type pattern struct {
 	kind    kind
 	negated bool
 	dirOnly bool
+	folds   bool // the literals are in lower case, and match in any
 	hasLast bool
 	last    byte   // if hasLast, the last byte of every name that can match, which rules out most other names at once
 	dir     string // the literal beginning of a path, up to its last slash
@@ -233,7 +241,8 @@ type pattern struct {
 }
 
 // parse returns the pattern of a line. ok is false if it can match nothing.
-func parse(line string) (p pattern, ok bool) {
+func parse(line string, folds bool) (p pattern, ok bool) {
+	p.folds = folds
 	line, p.negated = strings.CutPrefix(line, "!")
 	line, p.dirOnly = strings.CutSuffix(line, "/")
 	isPath := strings.Contains(line, "/")
@@ -247,6 +256,9 @@ func parse(line string) (p pattern, ok bool) {
 	literal := line[:literalPrefix(line)]
 	wild := line[len(literal):]
 	slash := strings.LastIndexByte(literal, '/') + 1
+	if folds {
+		literal = toLower(literal)
+	}
 	p.dir, p.name = literal[:slash], literal[slash:]
 	switch {
 	case wild == "" && !isPath:
@@ -255,11 +267,14 @@ func parse(line string) (p pattern, ok bool) {
 		p.kind = kindPath
 	case !isPath && line[0] == '*' && literalPrefix(line[1:]) == len(line)-1:
 		p.kind, p.name = kindSuffix, line[1:]
+		if folds {
+			p.name = toLower(p.name)
+		}
 	default:
 		// A ** after the literal part is at the beginning of the glob, so git
 		// takes foo/bar**/x for foo/bar followed by **/x.
 		p.kind = kindGlob
-		if p.glob, ok = compile(wild); !ok {
+		if p.glob, ok = compile(wild, folds); !ok {
 			return p, false
 		}
 		if !isPath {
@@ -290,20 +305,20 @@ func (p *pattern) needsDir() bool { return p.kind == kindPath || p.kind == kindG
 func (p *pattern) match(dir, name string) bool {
 	switch p.kind {
 	case kindName:
-		return name == p.name
+		return p.equal(name, p.name)
 	case kindSuffix:
-		return strings.HasSuffix(name, p.name)
+		return len(name) >= len(p.name) && p.equal(name[len(name)-len(p.name):], p.name)
 	case kindPath:
-		return name == p.name && dir == p.dir
+		return p.equal(name, p.name) && p.equal(dir, p.dir)
 	case kindNameGlob:
 		dir = "" // in any directory
 	default:
-		if !strings.HasPrefix(dir, p.dir) {
+		if len(dir) < len(p.dir) || !p.equal(dir[:len(p.dir)], p.dir) {
 			return false
 		}
 		dir = dir[len(p.dir):]
 	}
-	t := path{dir, name}
+	t := path{dir, name, p.folds}
 	if len(p.name) > t.len() {
 		return false
 	}
@@ -313,4 +328,32 @@ func (p *pattern) match(dir, name string) bool {
 		}
 	}
 	return p.glob.match(t.from(len(p.name)))
+}
+
+// equal reports whether s is literal, which is in lower case if the pattern folds.
+func (p *pattern) equal(s, literal string) bool {
+	if !p.folds || len(s) != len(literal) {
+		return s == literal
+	}
+	for i := range len(s) {
+		if lower(s[i]) != literal[i] {
+			return false
+		}
+	}
+	return true
+}
+
+func lower(b byte) byte {
+	if 'A' <= b && b <= 'Z' {
+		b += 'a' - 'A'
+	}
+	return b
+}
+
+func toLower(s string) string {
+	b := []byte(s)
+	for i := range b {
+		b[i] = lower(b[i])
+	}
+	return string(b)
 }

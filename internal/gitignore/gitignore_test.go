@@ -255,7 +255,7 @@ func kept(files []string, tree map[string]string) []string {
 	lists := map[string]*List{}
 	for name, content := range tree {
 		if dir, found := strings.CutSuffix(name, ".gitignore"); found {
-			lists[dir] = Parse([]byte(content))
+			lists[dir] = ParseAs([]byte(content), ignoresCase)
 		}
 	}
 	ignored := func(file string) bool {

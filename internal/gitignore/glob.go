@@ -5,22 +5,27 @@ import "strings"
 // A path is an entry's path in two parts, so that nobody has to join them.
 type path struct {
 	dir, name string
+	folds     bool // at gives letters in lower case
 }
 
 func (t path) len() int { return len(t.dir) + len(t.name) }
 
 func (t path) at(i int) byte {
-	if i < len(t.dir) {
-		return t.dir[i]
+	s := t.dir
+	if i >= len(s) {
+		s, i = t.name, i-len(s)
 	}
-	return t.name[i-len(t.dir)]
+	if t.folds {
+		return lower(s[i])
+	}
+	return s[i]
 }
 
 func (t path) from(i int) path {
 	if i < len(t.dir) {
-		return path{t.dir[i:], t.name}
+		return path{t.dir[i:], t.name, t.folds}
 	}
-	return path{"", t.name[i-len(t.dir):]}
+	return path{"", t.name[i-len(t.dir):], t.folds}
 }
 
 // A glob is a compiled pattern.
@@ -46,8 +51,8 @@ const (
 // MatchPath reports whether a pattern matches a whole slash-separated path, as
 // the conditions in git's configuration do.
 func MatchPath(pattern, p string) bool {
-	g, ok := compile(pattern)
-	return ok && g.match(path{"", p})
+	g, ok := compile(pattern, false)
+	return ok && g.match(path{name: p})
 }
 
 // match reports whether g matches all of t.
@@ -121,8 +126,9 @@ func (t *token) matches(b byte) bool {
 	return t.set.has(b)
 }
 
-// compile returns the glob of p. ok is false if p can match nothing.
-func compile(p string) (g glob, ok bool) {
+// compile returns the glob of p. ok is false if p can match nothing. With folds, the glob matches paths in lower case. As in git, a letter
+// in upper case matches none of these behind a backslash or in a set, but it counts in a range.
+func compile(p string, folds bool) (g glob, ok bool) {
 	for i := 0; i < len(p); {
 		switch p[i] {
 		case '?':
@@ -144,7 +150,7 @@ func compile(p string) (g glob, ok bool) {
 				g = append(g, token{op: opStar})
 			}
 		case '[':
-			s, n := parseSet(p[i:])
+			s, n := parseSet(p[i:], folds)
 			if n == 0 {
 				return nil, false
 			}
@@ -155,9 +161,14 @@ func compile(p string) (g glob, ok bool) {
 			if i == len(p) {
 				return nil, false
 			}
-			fallthrough
-		default:
 			g = append(g, token{op: opByte, lit: p[i]})
+			i++
+		default:
+			lit := p[i]
+			if folds {
+				lit = lower(lit)
+			}
+			g = append(g, token{op: opByte, lit: lit})
 			i++
 		}
 	}
@@ -177,7 +188,7 @@ func (s *set) add(first, last byte) {
 
 // parseSet parses the [...] at the beginning of p and returns its length, which
 // is 0 if it has no end or names an unknown class.
-func parseSet(p string) (*set, int) {
+func parseSet(p string, folds bool) (*set, int) {
 	s := &set{}
 	i := 1
 	negated := i < len(p) && (p[i] == '!' || p[i] == '^')
@@ -203,6 +214,9 @@ func parseSet(p string) (*set, int) {
 				return nil, 0
 			}
 			s.add(prev, p[i])
+			if folds && prev <= 'Z' && p[i] >= 'A' {
+				s.add(lower(max(prev, 'A')), lower(min(p[i], 'Z')))
+			}
 			prev = 0
 			i++
 			continue
@@ -212,6 +226,9 @@ func parseSet(p string) (*set, int) {
 				return nil, 0
 			}
 			if n > 0 {
+				if folds && p[i:i+n] == "[:upper:]" {
+					s.add('a', 'z')
+				}
 				prev = 0
 				i += n
 				continue

@@ -33,6 +33,7 @@ type Index struct {
 	own, base         part
 	deleted, replaced bitmap         // of the entries of base
 	heads             map[int][]byte // of those that are replaced, by their numbers
+	folded            *Index         // with names in lower case; nil: case matters
 }
 
 // Parse returns the index that a file has as its content. Of a split index, open returns the
@@ -150,9 +151,59 @@ func (x *Index) split(link []byte, open func(name string) ([]byte, error)) error
 	return nil
 }
 
-// A part is the entries of one file.
+// FoldCase lets a look-up that finds nothing find names in another case, as git does if core.ignoreCase is set. Only ASCII
+// letters have a case. The names may take several times as much memory as the index.
+func (x *Index) FoldCase() error {
+	folded := part{list: []named{}}
+	room := 64 * (len(x.own.data) + len(x.base.data)) // packed names may be much longer than the file
+	for _, p := range [...]*part{&x.own, &x.base} {
+		folded.isSparse = folded.isSparse || p.isSparse
+		for c := p.cursor(0); c.at < p.count; {
+			if err := c.next(); err != nil {
+				return err
+			}
+			if len(c.name) == 0 || p == &x.base && x.deleted.has(c.at-1) {
+				continue
+			}
+			e := named{[]byte(lower(unsafe.String(unsafe.SliceData(c.name), len(c.name)))), c.head}
+			if head := x.heads[c.at-1]; head != nil && p == &x.base {
+				e.head = head
+			}
+			if room -= len(e.name); room < 0 {
+				return errors.New("git's index has names that are too long for core.ignoreCase")
+			}
+			folded.list = append(folded.list, e)
+		}
+	}
+	slices.SortStableFunc(folded.list, func(a, b named) int { return bytes.Compare(a.name, b.name) })
+	folded.list = slices.CompactFunc(folded.list, func(a, b named) bool { return bytes.Equal(a.name, b.name) })
+	folded.count = len(folded.list)
+	x.folded = &Index{own: folded}
+	return nil
+}
+
+// lower returns s with ASCII letters in lower case.
+func lower(s string) string {
+	isUpper := func(r rune) bool { return 'A' <= r && r <= 'Z' }
+	if strings.IndexFunc(s, isUpper) < 0 {
+		return s
+	}
+	b := []byte(s)
+	for i, c := range b {
+		if isUpper(rune(c)) {
+			b[i] += 'a' - 'A'
+		}
+	}
+	return string(b)
+}
+
+// A named is an entry of FoldCase.
+type named struct{ name, head []byte }
+
+// A part is the entries of one file, or of FoldCase.
 type part struct {
-	data     []byte // to the end of the entries
+	list     []named // unless nil, the entries, and there are no data
+	data     []byte  // to the end of the entries
 	hash     int
 	begin    int  // where the entries begin
 	isPacked bool // version 4: a name has what differs from the name before
@@ -229,12 +280,21 @@ func (p *part) cursor(i int) cursor {
 
 // before returns a cursor that is before the entry key, and at most a few entries before it.
 func (p *part) before(key string) cursor {
+	if p.list != nil {
+		return cursor{part: p, at: sort.Search(len(p.list), func(i int) bool { return string(p.list[i].name) >= key })}
+	}
 	return p.cursor(sort.Search(len(p.marks), func(i int) bool { return p.marks[i].name >= key }))
 }
 
 // next reads an entry. The caller has counted that there is one.
 // On a cursor behind a mark, order is wrong at first, unless names are packed.
 func (c *cursor) next() error {
+	if c.list != nil {
+		c.name, c.head = c.list[c.at].name, c.list[c.at].head
+		c.kind = kindOf(c.head)
+		c.at++
+		return nil
+	}
 	const nameMask, extended = 0xfff, 0x4000
 	rest := c.data[c.offset:]
 	head := hashAt + c.hash + 2
@@ -320,12 +380,15 @@ func (x *Index) Kind(path string) Kind {
 	if x.isInSparse(path) {
 		return File // or nothing: only git's objects know
 	}
+	if x.folded != nil {
+		return x.folded.Kind(lower(path))
+	}
 	return None
 }
 
 // HasBelow reports whether the index has something in the directory of this path, which ends with a slash.
 func (x *Index) HasBelow(dir string) bool {
-	return x.first(dir, true) != None || x.isInSparse(dir)
+	return x.first(dir, true) != None || x.isInSparse(dir) || x.folded != nil && x.folded.HasBelow(lower(dir))
 }
 
 // isInSparse reports whether a sparse index has a directory above path in place of what is in that.
@@ -380,6 +443,7 @@ type Dir struct {
 	Entries    []Entry // files, and directories with files in them
 	Submodules []Entry
 	Known      bool // else only git's objects know, and all counts as tracked: see Directory
+	folded     *Dir // with names in lower case; nil: case matters
 }
 
 // Has reports whether a file, or what is below a directory, is tracked.
@@ -394,15 +458,23 @@ func (d *Dir) Has(name []byte, typ fs.FileMode) bool {
 // Find returns the entry with this name, or nil.
 func (d *Dir) Find(name string) *Entry {
 	i, found := slices.BinarySearchFunc(d.Entries, name, func(e Entry, name string) int { return strings.Compare(e.Name, name) })
-	if !found {
-		return nil
+	switch {
+	case found:
+		return &d.Entries[i]
+	case d.folded != nil:
+		return d.folded.Find(lower(name))
 	}
-	return &d.Entries[i]
+	return nil
 }
 
 // In sets d to what the index has in the directory of this path, which ends with a slash unless it is "", the top.
 func (x *Index) In(d *Dir, path string) {
-	d.Entries, d.Submodules, d.Known = d.Entries[:0], nil, !x.isInSparse(path)
+	d.Entries, d.Submodules, d.Known, d.folded = d.Entries[:0], nil, !x.isInSparse(path), nil
+	if x.folded != nil && d.Known {
+		d.folded = &Dir{}
+		x.folded.In(d.folded, lower(path))
+		d.Known = d.folded.Known
+	}
 	if !d.Known {
 		return
 	}

@@ -99,11 +99,51 @@ func (r repo) check(t testing.TB) *Index {
 		}
 	}
 	r.checkIn(t, x, kinds, dirs)
+	r.checkFolded(t, kinds, dirs)
 	for dir := range dirs {
 		require.True(t, x.HasBelow(dir+"/"), "%q", dir)
 		require.Equal(t, kinds[dir], x.Kind(dir), "%q", dir)
 	}
 	return x
+}
+
+// checkFolded looks up the names in other cases: of ASCII letters only.
+func (r repo) checkFolded(t testing.TB, kinds map[string]Kind, dirs map[string]bool) {
+	t.Helper()
+	x := r.index(t)
+	require.NoError(t, x.FoldCase())
+	upper := func(s string) string {
+		b := []byte(s)
+		for i, c := range b {
+			if 'a' <= c && c <= 'z' {
+				b[i] -= 'a' - 'A'
+			}
+		}
+		return string(b)
+	}
+	folded, differ := map[string]Kind{}, map[string]bool{} // names that differ in case only may be of any of these kinds
+	for name, kind := range kinds {
+		other, has := folded[upper(name)]
+		differ[upper(name)] = has && other != kind
+		folded[upper(name)] = kind
+	}
+	for name, kind := range folded {
+		if kind == Directory || differ[name] {
+			continue
+		}
+		require.Equal(t, kind, x.Kind(name), "%q", name)
+		require.Equal(t, folded["X"+name], x.Kind("X"+name), "%q", name)
+		var d Dir
+		at := strings.LastIndexByte(name, '/') + 1
+		if x.In(&d, name[:at]); kind == File {
+			require.True(t, d.Has([]byte(name[at:]), 0), "%q", name)
+			require.NotNil(t, d.Find(name[at:]), "%q", name)
+		}
+		require.Equal(t, folded[name[:at]+"X"+name[at:]] == File, d.Has([]byte("X"+name[at:]), 0) && d.Known, "%q", name)
+	}
+	for dir := range dirs {
+		require.True(t, x.HasBelow(upper(dir)+"/"), "%q", dir)
+	}
 }
 
 // checkIn compares what the index has in each directory with these paths.

@@ -55,6 +55,9 @@ type Repository struct {
 	dir    string // .git, or the directory named by that file in a submodule or linked work tree
 	common string // the directory that all work trees of the repository share, in most cases dir
 	below  string // the path from the top to the directory for which Find or Rules was called, with a slash at its end, or ""
+
+	isConfigured bool // config has been called
+	IgnoresCase  bool // core.ignoreCase, once Rules, Settings or ReadIndex has read the configuration
 }
 
 // ErrNone is the error of callers that need a repository where Find returns none.
@@ -139,7 +142,7 @@ func Rules(p Place, isTop bool, also ...string) (rules []Rule, repo *Repository,
 		if err == nil && file != "" {
 			var content []byte
 			if content, err = repo.read(file, name != ""); err == nil {
-				rules = append(rules, Rule{name, above, gitignore.Parse(content)})
+				rules = append(rules, Rule{name, above, gitignore.ParseAs(content, repo.IgnoresCase && (name == "" || name == ".gitignore"))})
 			}
 		}
 		if err != nil {
@@ -170,8 +173,13 @@ func (r *Repository) IsTop() bool { return r.below == "" }
 // ReadIndex returns the work tree's index, which is empty if there is no such file. At is the top, if the
 // caller has it open.
 func (r *Repository) ReadIndex(at At) (*gitindex.Index, error) {
+	r.top.At = at
+	if !r.isConfigured {
+		if _, err := r.config(); err != nil {
+			return nil, err
+		}
+	}
 	p := r.top
-	p.At = at
 	file := join(r.dir, "index")
 	open := func(name string) ([]byte, error) { return p.ReadFile(join(r.dir, name), maxIndex) }
 	for again := true; ; again = false {
@@ -182,6 +190,9 @@ func (r *Repository) ReadIndex(at At) (*gitindex.Index, error) {
 		var x *gitindex.Index
 		if err == nil {
 			x, err = gitindex.Parse(content, open)
+		}
+		if err == nil && r.IgnoresCase {
+			err = x.FoldCase()
 		}
 		switch {
 		case err == nil:
@@ -475,9 +486,6 @@ func join(dir, name string) string {
 // configuration of the system, the user and the repository, and the files that
 // these include, unconditionally or by gitdir. The returned file need not exist.
 func (r *Repository) ExcludesFile() (string, error) {
-	if r.top.FS != nil {
-		return "", nil
-	}
 	c, err := r.config()
 	return c.excludesFile, err
 }
@@ -512,6 +520,9 @@ func IsTop(dir string) bool {
 
 // config reads the configuration.
 func (r *Repository) config() (*config, error) {
+	if r.isConfigured = true; r.top.FS != nil {
+		return &config{}, nil
+	}
 	c := &config{repo: r, home: os.Getenv("HOME"), others: map[string]string{}}
 	if c.home == "" {
 		c.home, _ = os.UserHomeDir()
@@ -547,5 +558,6 @@ func (r *Repository) config() (*config, error) {
 			return &config{}, err
 		}
 	}
+	r.IgnoresCase = isTrue(c.others["core.ignorecase"])
 	return c, nil
 }

@@ -113,6 +113,17 @@ func (g IgnoreGenerator) fill(tree map[string]string, dir string, depth int) (pa
 	return paths
 }
 
+// OtherCase returns s with some letters of ASCII in the other case.
+func (g IgnoreGenerator) OtherCase(s string) string {
+	b := []byte(s)
+	for i, c := range b {
+		if c |= 0x20; 'a' <= c && c <= 'z' && g.IntN(4) == 0 {
+			b[i] ^= 0x20
+		}
+	}
+	return string(b)
+}
+
 // Tree returns a random tree as a map from paths to contents. Some of the files are ignore files named .gitignore.
 func (g IgnoreGenerator) Tree() map[string]string {
 	tree := map[string]string{}
