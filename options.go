@@ -50,163 +50,129 @@ func (s Symlinks) String() string {
 	return fmt.Sprintf("Symlinks(%d)", int(s))
 }
 
-// Options select which files are processed and how. The zero value processes
-// every regular file below root, whole, on GOMAXPROCS workers.
-//
-// A run reads its Options once, when it begins. The slices must not be changed
-// during the run. The fields are in groups:
-//
-//   - Which files: [Options.Suffixes], [Options.Include], [Options.Exclude],
-//     [Options.IgnoreCase], [Options.IgnoreFiles], [Options.GitIgnore],
-//     [Options.GitTracked], [Options.SkipHidden], [Options.SkipLarger], [Options.SkipBinary], [Options.MaxDepth], [Options.Select],
-//     [Options.SelectDir], [Options.SkipMarked], [Options.OneFilesystem],
-//     [Options.AllTypes]
-//   - Symbolic links: [Options.Symlinks], [Options.SymlinksOutside]
-//   - What is read of each file: [Options.ReadSize], [Options.MaxFileSize],
-//     [Options.Download], [Options.Stat], [Options.Durable]
-//   - Results, failures and progress: [Options.Ordered], [Options.OnError],
-//     [Options.OnSkip], [Options.Report], [Options.OnProgress]
-//   - Workers and machines: [Options.Workers], [Options.Shard],
-//     [Options.Shards], [Options.DisableURing]
-//   - In place of root, a listing or the operating system: [Options.Roots],
-//     [Options.Files], [Options.FS]
+// Options select which files are processed and how. The zero value processes every regular
+// file below root, whole, on GOMAXPROCS workers. A run reads its Options once, when it
+// begins. The slices must not be changed during the run.
 type Options struct {
 	// # Which files
 	//
-	// Suffixes, if not empty, keeps only files whose name ends with one of them.
-	// The comparison is byte-wise unless IgnoreCase is set, and precedes all other
-	// filters. A suffix that begins with * or has a slash is an error: patterns and
-	// paths are for [Options.Include].
+	// Suffixes, if not empty, keeps only files whose name ends with one of them, byte by byte
+	// unless IgnoreCase is set. A suffix that begins with * or has a slash is an error:
+	// patterns and paths are for Include.
 	Suffixes []string
 
-	// Include, if not empty, keeps only files whose path matches one of its
-	// patterns. Exclude leaves out files and directories whose path matches one.
-	// A directory is not opened if excluded, or if no path in it can match Include.
+	// Include, if not empty, keeps only files whose path matches one of its patterns. Exclude
+	// leaves out files and directories whose path matches one. A directory is not opened if
+	// excluded, or if no path in it can match Include.
 	//
-	// A pattern matches the whole slash-separated path relative to root: "*.md"
-	// matches in root alone, "**/*.md" everywhere, "**/testdata" each directory of
-	// that name. The wildcards *, ?, [a-z] and [!a-z] match no slash, {a,b/c}
-	// matches either alternative, and ** as a whole element matches any number of
-	// directories; see github.com/bmatcuk/doublestar.
+	// A pattern matches the whole slash-separated path relative to root: "*.md" matches in
+	// root alone, "**/*.md" everywhere, "**/testdata" each directory of that name. *, ?, [a-z]
+	// and [!a-z] match no slash, {a,b/c} either alternative, and ** as a whole element any
+	// number of directories; see github.com/bmatcuk/doublestar.
 	Include, Exclude []string
 
-	// IgnoreCase lets Suffixes, Include and Exclude match without regard to case, by
-	// simple Unicode folding as strings.EqualFold does. Ignore files, SkipMarked and
-	// GitIgnore always distinguish case.
+	// IgnoreCase lets Suffixes, Include and Exclude match without regard to case, by simple
+	// Unicode folding as strings.EqualFold does. Ignore files, SkipMarked and GitIgnore always
+	// distinguish case.
 	IgnoreCase bool
 
-	// IgnoreFiles lists ignore files, such as ".gitignore" and ".ignore". The run
-	// skips what their patterns ignore, exactly as git would. It does not open an
-	// ignored directory.
+	// IgnoreFiles lists ignore files, such as ".gitignore" and ".ignore". The run skips what
+	// their patterns ignore, exactly as git would, and does not open an ignored directory.
 	//
-	// An element without a slash is the name of an ignore file in any directory. A
-	// file of that name, found in the directory's listing, applies there and below;
-	// a symbolic link of that name does not. A file that cannot be read is a failure
-	// of its own. Entries are kept in memory until their directory's listing ends.
+	// An element without a slash names regular files in any directory, which apply there and
+	// below. One that cannot be read is a failure of its own. Entries are kept in memory until
+	// their directory's listing ends.
 	//
-	// An element with a slash, such as ".git/info/exclude", is the path of one file
-	// that applies in all of root. The path is absolute or relative to root, and need
-	// not exist. The patterns in the file are relative to root. If the path begins
-	// with one "../" or several, they are relative to the directory to which these
-	// lead: two levels up for "../../rules".
+	// An element with a slash, such as ".git/info/exclude", is the path of one file for all of
+	// root. The path is absolute or relative to root, and need not exist. Its patterns are
+	// relative to root or, if the path begins with one "../" or several, to the directory to
+	// which these lead: two levels up for "../../rules".
 	//
-	// A directory's files take precedence over those of its parents, and all of these
-	// over files named by path. Among equals, later elements take precedence.
+	// A directory's files take precedence over those of its parents, and all of these over
+	// files named by path. Among equals, later elements take precedence.
 	IgnoreFiles []string
 
-	// GitIgnore skips what git would leave out of a repository's work tree: .git, and
-	// what the .gitignore files, the repository's info/exclude and the user's ignore
-	// file (core.excludesFile) ignore. Outside a repository it skips nothing. It does
-	// not run git.
+	// GitIgnore skips what git would leave out of a repository's work tree: .git, and what
+	// .gitignore files, info/exclude and the user's ignore file (core.excludesFile) ignore. It
+	// keeps files that git tracks, whatever the rules say: when a rule has ignored something,
+	// the run reads git's index. Outside a repository it skips nothing. It does not run git.
 	//
-	// If root is in a repository, the rules of the directories above root apply too, but
-	// cannot ignore root itself. In a repository below root, such as a submodule, only
-	// its own rules apply. A file of IgnoreFiles takes precedence over a .gitignore beside it.
+	// If root is in a repository, the rules above root apply too, but cannot ignore root
+	// itself. In a repository below root, such as a submodule, only its own rules apply. A
+	// file of IgnoreFiles takes precedence over a .gitignore beside it.
 	//
-	// A file that git tracks is not skipped, although a rule of git ignores it or a directory
-	// above it. When a rule has ignored something, the run reads git's index, which lists
-	// these files.
-	//
-	// A rules file or an index that cannot be read, a damaged configuration of git, or a
-	// .git that cannot be examined is a failure of its own, and the other rules apply. With
-	// [Options.FS], repositories are those in FS, and git's configuration is not used.
+	// What cannot be read of the rules, the index, git's configuration or .git is a failure of
+	// its own, and the other rules apply. With FS, repositories are those in FS, and git's
+	// configuration is not used.
 	GitIgnore bool
 
 	// GitTracked keeps only the files that git's index lists and the work tree still has. A
-	// directory with no such file is not opened, and a [Report] does not count it or what is
-	// not tracked. Files of submodules, which have indexes of their own, are not among them.
-	// GitTracked replaces GitIgnore; other ignore files apply. If root is in no git repository,
-	// or the index cannot be read, the run fails. With [Options.FS], the repository is in FS.
+	// directory with no such file is not opened, and a [Report] counts neither it nor what is
+	// not tracked. Files of submodules, which have indexes of their own, are left out.
+	// GitTracked replaces GitIgnore; other ignore files apply. Without a repository or a
+	// readable index, the run fails. With FS, the repository is in FS.
 	GitTracked bool
 
 	// SkipHidden skips files and directories whose name begins with a dot.
 	SkipHidden bool
 
-	// SkipLarger, if positive, skips files of more than that many bytes. It applies
-	// before MaxFileSize and SkipBinary. It costs no system call for files that are
-	// read. With [NoRead] and in [Walk], it costs one for each file.
+	// SkipLarger, if positive, skips files of more than that many bytes, before MaxFileSize
+	// and SkipBinary apply. Only with [NoRead] and in [Walk] does it cost a system call for
+	// each file.
 	SkipLarger int64
 
-	// SkipBinary skips files with a NUL byte in their first 8 KiB. It reads these 8 KiB
-	// even if [Options.ReadSize] is lower, and cannot be combined with [NoRead].
+	// SkipBinary skips files with a NUL byte in their first 8 KiB. It reads these 8 KiB even
+	// if [Options.ReadSize] is lower, and cannot be combined with [NoRead].
 	SkipBinary bool
 
-	// MaxDepth limits how deep the run descends: 1 means root's own files, 2 also
-	// those of its subdirectories, and so on. Zero means no limit.
+	// MaxDepth limits how deep the run descends: 1 means root's own files, 2 also those of its
+	// subdirectories, and so on. Zero means no limit.
 	MaxDepth int
 
-	// Select, if not nil, is called before a file is opened, and skips the file by
-	// returning false. It may call [File.Stat] to select by size or age. It is
-	// called on the workers, several calls at a time.
+	// Select, if not nil, is called before a file is opened, and skips the file by returning
+	// false. It may call [File.Stat] to select by size or age. It is called on the workers,
+	// several calls at a time.
 	Select func(*File) bool
 
-	// SelectDir, if not nil, is called before a directory below root is opened. If
-	// it returns false, the run leaves out the directory with all its contents, and
-	// adds one to Report.Found and to Report.Skipped[SkippedSelectDir]. Like
-	// [Options.Select], it is called on the workers, several calls at a time. Its
-	// [Entry] has no metadata.
+	// SelectDir, if not nil, is called as Select is, before a directory below root is opened.
+	// If it returns false, the run leaves out the directory with all its contents, and counts
+	// one skipped entry (SkippedSelectDir). Its [Entry] has no metadata.
 	//
-	// [Walk] yields a directory after SelectDir has returned true. It also calls
-	// SelectDir for directories that [Options.MaxDepth] leaves closed. SelectDir
-	// judges one path: a link may still lead to a directory that SelectDir has refused
-	// under another path. If several links lead to one directory, SelectDir gets only
-	// the first link.
+	// [Walk] yields a directory after SelectDir has returned true, and also asks about
+	// directories that MaxDepth leaves closed. SelectDir judges one path: a link may still
+	// lead to a directory that it has refused under another path. Of several links to one
+	// directory, it gets only the first.
 	SelectDir func(Entry) bool
 
-	// SkipMarked lists names of files that mark a directory, such as CACHEDIR.TAG
-	// or .nobackup. If a directory, root included, has a regular file of such a name,
-	// the run leaves out the directory with all its contents, and adds one to
-	// Report.Found and to Report.Skipped[SkippedMarked]. A CACHEDIR.TAG counts only if it
-	// begins with the signature of the Cache Directory Tagging Specification. With "*/" in
-	// front of a name, as in "*/go.mod", the file does not mark root. Only the listing shows
-	// the file, so [Walk] has already yielded the directory. Entries are kept in memory
-	// until their directory's listing ends.
+	// SkipMarked lists names of files that mark a directory, such as CACHEDIR.TAG or
+	// .nobackup. If a directory, root included, has a regular file of such a name, the run
+	// leaves out the directory with all its contents, and counts one skipped entry
+	// (SkippedMarked). A CACHEDIR.TAG counts only if it begins with the signature of the Cache
+	// Directory Tagging Specification. With "*/" in front of a name, as in "*/go.mod", the
+	// file does not mark root. [Walk] yields a directory before its listing shows the file.
+	// Entries are kept in memory until their directory's listing ends.
 	SkipMarked []string
 
-	// OneFilesystem keeps the run from entering directories on another device than
-	// root's. Without device numbers (on Windows), all directories count as being on
-	// one device.
+	// OneFilesystem keeps the run from entering directories on another device than root's.
+	// Without device numbers (on Windows), all directories count as being on one device.
 	OneFilesystem bool
 
 	// AllTypes passes every entry to fn, and [Walk] yields it: root, whose Rel is empty, each
 	// directory before its contents, symbolic links, FIFOs, sockets and devices. [File.Type]
-	// says which it is, and [File.ReadLink] returns the text of a link. Only regular files
-	// have content, so ReadSize, MaxFileSize, SkipLarger, SkipBinary and Download apply to
-	// them alone. A directory that cannot be opened is an entry and a failure.
+	// says which it is, and [File.ReadLink] returns the text of a link. Options about content
+	// or size apply to regular files alone. A directory that cannot be opened is an entry and
+	// a failure.
 	//
-	// Each filter for files also applies to links and special files. A directory is an entry
-	// unless it is left out with its contents; of the filters for files, Shard alone applies
-	// to it. AllTypes cannot be combined with Files, with an option of Symlinks that follows
-	// links, or with package incremental.
+	// Filters for files also apply to links and special files, and Shard to directories, too.
+	// AllTypes cannot be combined with Files, with Symlinks, or with package incremental.
 	AllTypes bool
 
 	// # Symbolic links
 	//
-	// Symlinks selects what happens to symbolic links below root. A link's target is
-	// processed under the link's path, and the filters apply to that path.
-	// [Options.Exclude] and [Options.SkipHidden] also apply to the target's own path in
-	// root. A link that leads nowhere, or to itself, is skipped. A chain of more than
-	// 255 links is a failure.
+	// Symlinks selects what happens to symbolic links below root. A link's target is processed
+	// under the link's path, and the filters apply to that path. Exclude and SkipHidden also
+	// apply to the target's own path in root. A link that leads nowhere, or to itself, is
+	// skipped. A chain of more than 255 links is a failure.
 	Symlinks Symlinks
 
 	// SymlinksOutside allows links that lead out of root.
@@ -214,174 +180,155 @@ type Options struct {
 
 	// # What is read of each file
 	//
-	// ReadSize, if positive, limits reads, and so [File.Data], to the first ReadSize
-	// bytes of each file. [File.Reader] reads what follows them. Zero means whole files.
-	// [NoRead] opens no file and leaves File.Data nil.
+	// ReadSize, if positive, limits reads, and so [File.Data], to the first ReadSize bytes of
+	// each file. [File.Reader] reads what follows them. Zero means whole files. [NoRead] opens
+	// no file and leaves File.Data nil.
 	ReadSize int
 
 	// MaxFileSize is the size in bytes above which reading a whole file fails with
-	// [ErrTooLarge], before memory is allocated. Zero means 256 MiB, and [NoLimit]
-	// no limit. It does not apply to reads that [Options.ReadSize] limits.
+	// [ErrTooLarge], before memory is allocated. Zero means 256 MiB, and [NoLimit] no limit.
+	// It does not apply to reads that [Options.ReadSize] limits.
 	MaxFileSize int64
 
-	// Download also reads files that are stored remotely; reading downloads them. They
-	// are those that the driver of a cloud storage shows on Windows
-	// (FILE_ATTRIBUTE_RECALL_ON_DATA_ACCESS). Without Download, the run skips them. With
-	// [Options.FS], no file counts as stored remotely.
+	// Download also reads files that are stored remotely, which downloads them: those that the
+	// driver of a cloud storage on Windows marks with FILE_ATTRIBUTE_RECALL_ON_DATA_ACCESS.
+	// Without Download, the run skips them.
 	Download bool
 
-	// Stat fetches each file's metadata with the handle that reads it, for
-	// [File.Stat] and [Entry.Stat]. [Walk] and [NoRead] make one system call per
-	// file, or use the listing on Windows and Plan 9. A listing on Windows may show
-	// metadata from before the last change, if the file is being written or has several
-	// names.
+	// Stat fetches each file's metadata with the handle that reads it, for [File.Stat] and
+	// [Entry.Stat]. [Walk] and [NoRead] make one system call per file, or use the listing on
+	// Windows and Plan 9. A listing on Windows may show metadata from before the last change
+	// of a file that is being written or has several names.
 	Stat bool
 
-	// Durable lets what [File.Replace] has written survive a loss of power: it is on the disk when
-	// the run returns. On ext4, xfs and btrfs (Linux 5.8), each worker syncs up to 1,000 files
-	// together. Replace then returns nil before its file has the new content. Once the disk has it,
-	// the run delivers and counts fn's result. If that fails, the file's failure is the error that
-	// Replace would have returned. If only the last sync fails, the file has the new content and
-	// counts as replaced, but not for sure on the disk; its failure says so. A cancelled run does
-	// not change files that still wait, and counts them as abandoned. Elsewhere, in a [Stream], with package
-	// incremental, through links, and until the sequence of Files has ended, Replace
-	// syncs its file and the directory, which takes far longer. [Options.FS] cannot be durable.
+	// Durable lets what [File.Replace] has written survive a loss of power: it is on the disk
+	// when the run returns. On ext4, xfs and btrfs (Linux 5.8), each worker syncs up to 1,000
+	// files together. Replace then returns nil before its file has the new content; fn's
+	// result is delivered once the disk has it. If that fails, so does the file, with
+	// Replace's error. A cancelled run abandons files that still wait. Elsewhere, in a
+	// [Stream], with package incremental, through links, and until the sequence of Files has
+	// ended, Replace syncs its file and the directory, which takes far longer. FS cannot be
+	// durable.
 	Durable bool
 
 	// # Results, failures and progress
 	//
-	// Ordered gives results in the order of their paths, compared name by name and
-	// byte by byte on every platform (see [ComparePaths]). [Process] sorts the results
-	// at the end. [Stream] and [Walk] yield them in order; for that they hold back a
-	// bounded number of results, and keep the names of each directory being listed. They
-	// yield a file's failure in the file's place, and the failure of a listing before the
-	// directory's contents. Only Process supports Ordered with [SymlinksFollow].
+	// Ordered gives results in the order of their paths, compared name by name and byte by
+	// byte (see [ComparePaths]). [Process] sorts the results at the end. [Stream] and [Walk]
+	// hold back a bounded number of results, and keep the names of each directory being
+	// listed. They yield a file's failure in the file's place, and that of a listing before
+	// the directory's contents. Only Process supports Ordered with [SymlinksFollow].
 	Ordered bool
 
-	// OnError, if not nil, is called with each failure, also one of root, as a
-	// [*Failure]. If it returns nil, the run goes on and reports the failure nowhere else.
-	// If it returns an error, the run stops and returns that error. Without OnError,
-	// [Process] returns the failures at its end, and [Stream] and [Walk] yield them as
-	// they occur.
+	// OnError, if not nil, is called with each failure, also one of root, as a [*Failure]. If
+	// it returns nil, the run goes on and reports the failure nowhere else. If it returns an
+	// error, the run stops and returns that error. Without OnError, [Process] returns the
+	// failures at its end, and [Stream] and [Walk] yield them as they occur.
 	//
-	// The calls come one at a time, each on the worker that met the failure, while
-	// other workers run fn. The goroutine that calls Process is one of the
-	// workers; the goroutine that loops over Stream or Walk is not. OnError is not
-	// called if the run does not start: for invalid options, or an unreadable file that
-	// [Options.IgnoreFiles] names by its path.
+	// The calls come one at a time, on the worker that met the failure, while others run fn.
+	// The goroutine that calls Process is a worker; the one that loops over Stream or Walk is
+	// not. There is no call if the run does not start: for invalid options, or an unreadable
+	// file that IgnoreFiles names by its path.
 	OnError func(error) error
 
-	// OnSkip, if not nil, is called with each entry that Report counts as skipped, and
-	// the reason. If a directory is left out, OnSkip is not called for the entries in it.
-	// If SkipMarked leaves out root, the Entry of root has an empty Rel. The calls come
-	// on the workers, and no call of OnSkip or OnError overlaps another.
+	// OnSkip, if not nil, is called with each entry that Report counts as skipped, and the
+	// reason, but not with what is below a directory that is left out. If SkipMarked leaves
+	// out root, its Entry has an empty Rel. The calls come on the workers, and no call of
+	// OnSkip or OnError overlaps another.
 	OnSkip func(Entry, SkipReason)
 
-	// Report, if not nil, is filled in before the run returns, whatever its error.
-	// Only invalid options leave it unchanged.
+	// Report, if not nil, is filled in before the run returns, whatever its error. Only
+	// invalid options leave it unchanged.
 	Report *Report
 
-	// OnProgress, if not nil, is called about ten times a second with the current
-	// Report, and once with the final one before the run returns. No number
-	// decreases between calls. Abandoned is zero before the last call. Bytes has what
-	// [File.Reader] gives as soon as it is read.
+	// OnProgress, if not nil, is called about ten times a second with the current Report, and
+	// once with the final one before the run returns. No number decreases between calls.
+	// Abandoned is zero before the last call. Bytes has what [File.Reader] gives as soon as it
+	// is read.
 	//
-	// The calls come one at a time, on a goroutine of their own, while workers run
-	// fn and OnError. The last call comes after all calls of fn have returned, on
-	// the goroutine that called [Process]. No call is made on the goroutine that loops
-	// over [Stream] or [Walk].
+	// The calls come one at a time, on a goroutine of their own, while workers run fn and
+	// OnError, never on the one that loops over [Stream] or [Walk]. The last one comes after
+	// all calls of fn, on the goroutine that called [Process].
 	OnProgress func(Report)
 
 	// # Workers and machines
 	//
-	// Workers is how many calls of fn, [Options.Select] and [Options.SelectDir] may
-	// run at the same time. Zero means GOMAXPROCS. Goroutines are started only as
-	// there is work for them.
+	// Workers is how many calls of fn, Select and SelectDir may run at the same time. Zero
+	// means GOMAXPROCS.
 	//
-	// Where opens and reads wait for a disk, a network or a FUSE server, the run opens
-	// and reads more files than Workers at a time, up to 64. Each file then waits for
-	// its call of fn. With [Options.FS], the run does so only if Workers is zero;
-	// otherwise at most Workers goroutines call FS.
+	// Where opens and reads wait for a disk, a network or a FUSE server, the run opens and
+	// reads up to 64 files at a time, which then wait for their calls of fn. With FS, it does
+	// so only if Workers is zero; otherwise at most Workers goroutines call FS.
 	Workers int
 
-	// Shard and Shards divide a job among processes or machines. There are Shards
-	// parts, numbered from 0, and the run processes the files of part Shard. A file's
-	// part depends only on its path relative to root. The run of each part lists all
-	// directories. If Shards is zero, the job is not divided.
+	// Shard and Shards divide a job among processes or machines: of Shards parts, numbered
+	// from 0, the run processes the files of part Shard. A file's part depends only on its
+	// path relative to root. The run of each part lists all directories. If Shards is zero,
+	// the job is not divided.
 	Shard, Shards int
 
-	// DisableURing keeps the run from using io_uring on Linux even where it works.
-	// The build tag fileproc_nouring leaves io_uring out of the program.
+	// DisableURing keeps the run from using io_uring on Linux even where it works. The build
+	// tag fileproc_nouring leaves io_uring out of the program.
 	DisableURing bool
 
 	// # In place of root, a listing or the operating system
 	//
-	// Roots, if not empty, are processed in one run in place of root, as by a tool that gets
-	// [flag.Args]. Each may be whatever root may be, and the other options apply to it as
-	// to root. [File.Root] says which of them led to a file. A root that is given twice is
-	// processed twice. A root that fails does not end the run, nor does an unreadable file
-	// that [Options.IgnoreFiles] names by its path. With [Options.Ordered], results come in
-	// the order of Roots. Roots cannot be combined with Files, whose paths are relative to one
-	// root.
+	// Roots, if not empty, such as [flag.Args], are processed in one run in place of root. The
+	// other options apply to each as to root. [File.Root] says which of them led to a file.
+	// One that is given twice is processed twice. One that fails does not end the run, nor
+	// does an unreadable file that IgnoreFiles names by its path. With Ordered, results come
+	// in the order of Roots. Roots cannot be combined with Files, whose paths are relative to
+	// one root. A root may itself be a file.
 	Roots []string
 
-	// Files, if not nil, gives the paths of the files to process, relative to root
-	// and with slashes. They may begin with "./", as find prints them, and may be absolute
-	// if root has no "..". Root is then not listed. A path with a slash at its end
-	// stands for all files below that directory, and one with "/." at its end for the
-	// directory's own files. A file that is given twice, or that is also in a directory
-	// given, is delivered twice.
+	// Files, if not nil, gives the paths of the files to process, relative to root and with
+	// slashes. They may begin with "./", as find prints them, and may be absolute if root has
+	// no "..". Root is then not listed. A path with a slash at its end stands for all files
+	// below that directory, and one with "/." for the directory's own files. A file that is
+	// given twice, or also in a directory given, is delivered twice.
 	//
-	// A path that does not lead to a regular file is a failure of its own. If
-	// nothing is there, the failure is fs.ErrNotExist. It is fs.ErrInvalid if
+	// A path that does not lead to a regular file is a failure of its own: fs.ErrNotExist if
+	// nothing is there, and fs.ErrInvalid if
 	//   - the path is empty, leads out of root, is above 65,536 bytes or 4,096 elements, or
 	//     has a NUL byte;
-	//   - it has an element that is empty, "." or "..", not counting a "/" or "/." at
-	//     its end and "./" in front;
+	//   - an element is empty, "." or "..", except as above;
 	//   - it names a directory without a slash at its end, a symbolic link (without
 	//     [SymlinksFiles]) or another file that is not regular;
 	//   - a directory in it is a link, unless FS follows links.
 	//
-	// Root and the directories of the paths need not be readable if they can be searched,
-	// as a /home of mode 711 can (Linux, macOS, FreeBSD, Solaris and AIX, but not with the
-	// generic backend).
+	// Root and the directories of the paths need not be readable if they can be searched, as a
+	// /home of mode 711 (Linux, macOS, FreeBSD, Solaris and AIX; not with the generic
+	// backend).
 	//
-	// The run groups the paths by directory, batch by batch: a worker that has nothing
-	// else to do takes the paths that have come since the last batch, up to some 4 MiB. With
-	// [Options.Ordered], [Stream] and Walk yield results in the order of the paths
-	// given, files below a directory in path order. [Process] sorts all by path.
+	// The run groups the paths by directory, in batches of up to some 4 MiB. With Ordered,
+	// [Stream] and [Walk] yield results in the order of the paths given, files below a
+	// directory in path order. [Process] sorts all by path.
 	//
-	// Before a path is opened, the options apply to it, and to each directory in it, as
-	// if they had been listed. If [Options.Exclude], [Options.SkipHidden],
-	// [Options.IgnoreFiles], [Options.GitIgnore], [Options.GitTracked], [Options.SkipMarked] or
-	// [Options.SelectDir] leaves out one of these directories, the path is skipped for
-	// that reason, which is no failure. With [SymlinksFiles], a link is skipped for the
-	// same reasons as in a listing. A path with a slash at its end is a directory, so
-	// [Report] counts it as skipped only if SelectDir or SkipMarked leaves it out. The
-	// run looks up ignore files and SkipMarked's names, and calls SelectDir, anew for each
-	// batch. [Options.MaxDepth], [Options.OneFilesystem] and [SymlinksFollow] are about
-	// listings and cannot be combined with Files. Root must be a directory. [Walk] yields
-	// the paths that lead to files, and what is below a directory given.
+	// The options apply to a path, and to each directory in it, as if they had been listed.
+	// What leaves out a directory, such as Exclude or GitIgnore, skips the path, which is no
+	// failure. With [SymlinksFiles], links are skipped as in a listing. A path with a slash at
+	// its end counts as skipped only if SelectDir or SkipMarked leaves it out. The run looks
+	// up ignore files and SkipMarked's names, and calls SelectDir, anew for each batch.
+	// MaxDepth, OneFilesystem and [SymlinksFollow] cannot be combined with Files. Root must be
+	// a directory. Walk yields the paths that lead to files, and what is below a directory
+	// given.
 	//
-	// With [Options.FS], the run opens a directory of the paths only if a path in it
-	// fails, and root only if root is not ".": in an object store, the open would list
-	// the directory.
+	// With FS, the run opens a directory of the paths only if a path in it fails, and root
+	// only if it is not ".": an object store would list them.
 	//
-	// Each run pulls the sequence once, on one goroutine, which calls no fn until the
-	// sequence has returned. For Process and [ForEach] this is the calling goroutine. The
-	// sequence may wait: meanwhile the run processes and delivers what has been yielded so
-	// far. When the run is stopped, yield returns false. A panic in the sequence is
-	// handled as one in fn. A run returns only when the sequence has returned. So after a
-	// cancel no call of fn begins, but a sequence that may wait for long must itself end
-	// when ctx does.
+	// A run pulls the sequence once, on one goroutine (the calling one for Process and
+	// [ForEach]), which calls no fn until the sequence has returned. While the sequence waits,
+	// the run delivers what has been yielded. When the run is stopped, yield returns false. A
+	// panic in the sequence is handled as one in fn. A run returns only when the sequence has:
+	// one that may wait for long must end when ctx does.
 	Files iter.Seq[string]
 
-	// FS, if not nil, is read in place of the operating system's files. Root is
-	// then a path within it, as in [fs.ValidPath]. A file of type fs.ModeIrregular,
-	// as object stores have, counts as regular. A listed name that is empty, "."
-	// or "..", or that has a slash or a NUL byte, is a failure with fs.ErrInvalid. A
-	// directory is opened, and listed as an [fs.ReadDirFile]; a file is opened and read. Metadata
-	// comes from the open file, or from an [fs.StatFS] or an [fs.ReadLinkFS] if FS is one.
+	// FS, if not nil, is read in place of the operating system's files. Root is then a path
+	// within it, as in [fs.ValidPath]. A file of type fs.ModeIrregular, as object stores have,
+	// counts as regular. A listed name that is empty, "." or "..", or has a slash or a NUL
+	// byte, is a failure (fs.ErrInvalid). A directory is opened and listed as an
+	// [fs.ReadDirFile]; a file is opened and read. Metadata comes from the open file, or from
+	// FS if it is an [fs.StatFS] or [fs.ReadLinkFS].
 	FS fs.FS
 
 	hooks hooks // of other packages of this module
