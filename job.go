@@ -91,6 +91,22 @@ func newJob(n node, s source) *job {
 	return &j.job
 }
 
+// newPart returns a job of the directory that j lists, for entries that j no longer lists. The
+// caller gives its node, which is of no use but to list, the open directory.
+func (j *job) newPart() *job {
+	d, _ := j.source.(foundDir)
+	if d.parts == nil {
+		d.parts = &parts{of: j.node}
+		d.parts.left.Store(1)
+		j.source = d
+	}
+	d.parts.left.Add(1)
+	of := d.parts.of
+	part := newJob(of.child(names.Dot, of.inode), j.source)
+	part.phase, part.flat, part.pinned, part.needsParent = jobListing, j.flat, true, true
+	return part
+}
+
 // opened says that the node has been opened and pinned, if ok, or cannot be opened. In
 // both cases its parent is needed no more.
 func (j *job) opened(c *dirCache, ok bool) {

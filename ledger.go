@@ -25,6 +25,12 @@ import (
 // found counts k files that go into a batch.
 func (w *worker) found(k int) { w.counts.found += int64(k) }
 
+// foundBatch counts the files of b, which no addToBatch has counted, and adds b to the pool.
+func (w *worker) foundBatch(b *batch) {
+	w.found(len(b.entries))
+	w.pool.addBatch(b)
+}
+
 // foundSkipped counts the entry name of n, or n itself if name is "", as found and skipped.
 func (w *worker) foundSkipped(why SkipReason, n *node, name string, typ fs.FileMode) {
 	w.countSkipped(why, n, name, typ)
@@ -67,7 +73,7 @@ func (w *worker) settle(f *File, err error) {
 	case err == nil:
 		w.counts.processed++
 	case w.stopped() && errors.Is(err, errStopped):
-		w.abandon()
+		w.abandon(1)
 	case errors.Is(err, ErrSkip):
 		w.skip(f, SkippedByFunc)
 	case errors.Is(err, fs.SkipAll):
@@ -88,7 +94,12 @@ func (w *worker) fail(f *File, err error) {
 	w.countFailed(w.failure(FailedFile, "open", f.node, f.name.String(), err))
 }
 
-func (w *worker) abandon() { w.counts.abandoned++ }
+func (w *worker) abandon(k int) { w.counts.abandoned += int64(k) }
+
+func (w *worker) countReplaced() { w.counts.replaced++ }
+
+// listedDir counts a directory whose entries have all been listed.
+func (w *worker) listedDir() { w.counts.directories++ }
 
 // total returns the counts of the run, which is over.
 func (s *shared) total() counts {

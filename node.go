@@ -74,6 +74,16 @@ func (n *node) by(w way) node {
 	return node{parent: n.parent, tree: n.tree, name: n.name, depth: n.depth, ignore: n.ignore, way: w, refs: 1}
 }
 
+// isListed reports whether a listing of n gives its entries: they are not names that
+// Options.Files gives, links, or root, which is a file.
+func (n *node) isListed() bool {
+	leadsTo := true
+	if n.way != nil {
+		_, leadsTo = n.way.leadsTo()
+	}
+	return leadsTo && !n.given && !n.tree.isFile
+}
+
 // A tree is a root and what belongs to it. The last fields are known once root has been
 // opened and inspected, before anything in the tree is listed. An Entry that is kept keeps
 // its tree, which therefore refers to nothing of the run.

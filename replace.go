@@ -92,7 +92,7 @@ func (f *File) replaceIn(d backend.Directory, content []byte) error {
 		}
 		if !f.replaced {
 			f.replaced = true
-			f.w.counts.replaced++
+			f.w.self.(*worker).countReplaced()
 		}
 		return err
 	}
@@ -136,11 +136,7 @@ func (f *File) skipFromNowOn() {
 	if r.replaced.Load() == nil {
 		r.replaced.CompareAndSwap(nil, new(replace.Done[*node]))
 	}
-	isListed := !n.given && !n.tree.isFile
-	if isListed && n.way != nil {
-		_, isListed = n.way.leadsTo()
-	}
-	if isListed {
+	if n.isListed() {
 		r.replaced.Load().Add(n, &n.listed, f.name.String())
 	}
 	if r.cfg.followFiles {
@@ -224,12 +220,12 @@ func (w *worker) settleLater(p *prepared, err error) {
 // makeDurable makes files durable and settles them, or removes their new content because of failed.
 func (w *worker) makeDurable(disk backend.Syncer, files []*prepared, failed error) {
 	errs := backend.MakeDurable(disk, len(files), func(i int, failed error) error { return files[i].Commit(failed) }, failed)
-	defer func() { w.counts.abandoned += int64(len(files)) }() // OnError may panic
+	defer func() { w.abandon(len(files)) }() // OnError may panic
 	for _, err := range errs {
 		p := files[0]
 		files = files[1:]
 		if replace.IsDone(err) {
-			w.counts.replaced++
+			w.countReplaced()
 		}
 		if err != nil {
 			err = sys.PathError("replace", p.node.path(p.Name.String()), err)
@@ -245,9 +241,9 @@ func (s *shared) settleGroups(failed error) {
 	for _, w := range s.workers {
 		w.tryAcquireSlot() // for deliver; all are free
 		for _, g := range w.groups {
-			w.counts.abandoned++ // the file that OnError gets, if it panics: during a visit, the pool counts it
+			w.abandon(1) // the file that OnError gets, if it panics: during a visit, the pool counts it
 			w.makeDurable(g, g.Take(), failed)
-			w.counts.abandoned--
+			w.abandon(-1)
 		}
 		w.releaseSlot()
 	}

@@ -64,14 +64,13 @@ func (w *worker) scanPart(j *job) scanResult {
 		defer func(was position) { w.pos = was }(w.pos) // of a visit, which scans while it waits for a descriptor
 		w.pos = position{span: j.span, file: -1}
 	}
-	from := j.source.(lister)
-	if !w.makeReady(j, from) {
+	if !w.makeReady(j) {
 		j.end(&w.dirs, 0)
 		return scanResult{}
 	}
 	s := &w.scanner
 	*s = scanner{w: w, job: j, node: j.node, dir: j.node.dir, subs: s.subs[:0], tracked: s.tracked, trackedIn: s.trackedIn}
-	more := j.phase == jobListing && from.list(s)
+	more := j.phase == jobListing && j.source.(lister).list(s)
 	if j.buffer != nil && !more {
 		if j.buffer.hasRules() || s.judgeBuffer() {
 			j.phase = jobBuffered
@@ -84,11 +83,13 @@ func (w *worker) scanPart(j *job) scanResult {
 }
 
 // makeReady makes j ready to be listed, unless it is, and reports whether it could.
-func (w *worker) makeReady(j *job, from lister) bool {
+func (w *worker) makeReady(j *job) bool {
 	switch j.phase {
 	case jobNew:
+		from := j.source.(lister)
 		v := from.admit(w, j)
 		if !v.ends {
+			from = j.source.(lister) // see argument.admit
 			v = failed(from.open(w, j))
 			j.opened(&w.dirs, !v.ends)
 		}
@@ -118,7 +119,7 @@ func (w *worker) reopen(j *job) bool {
 			w.foundSkipped(SkippedMarked, j.node, "", fs.ModeDir)
 			return false
 		}
-		w.counts.directories++
+		w.listedDir()
 	}
 	err := w.readIgnoreFiles(j.node, b.git, func(name string) bool { return slices.Contains(b.ignore, name) })
 	if err == nil && b.needsIndex {
@@ -173,7 +174,11 @@ func (d foundDir) admit(w *worker, j *job) verdict {
 	case w.calls.selectDir != nil && n.parent != nil:
 		v = w.tellWalk(n)
 	}
-	if !v.ends {
+	switch {
+	case v.ends:
+	case !w.cfg.opensDepth(n.depth): // it was only to be told of: see addSubDir
+		return untold
+	default:
 		w.tellOnDir(n)
 	}
 	return v
@@ -201,31 +206,23 @@ func (w *worker) deliverDir(n *node) verdict {
 		w.call(f)
 		w.found(1) // after call, which may panic
 	}
-	if w.stopped() || !w.cfg.opensDepth(n.depth) {
-		return untold
-	}
-	return verdict{}
+	return verdict{ends: w.stopped()}
 }
 
-// tellWalk tells Walk of the directory n, which SelectDir has let pass. Without SelectDir
-// the scan that found n has told Walk, and looked at its depth.
+// tellWalk tells Walk of the directory n, for which SelectDir has returned true. Without
+// SelectDir, addSubDir has told Walk.
 func (w *worker) tellWalk(n *node) verdict {
-	if w.calls.visitDir != nil {
-		defer w.pin.drop(&w.dirs)
-		if !w.calls.visitDir(w, n.parent, n.name.String(), func() (s sys.Stat, err error) {
-			err = w.withDirAside(n.parent, func(d backend.Directory) error {
-				s, err = d.Stat(n.name)
-				return err
-			})
-			return s, err
-		}) {
-			return untold
-		}
+	if w.calls.visitDir == nil {
+		return verdict{}
 	}
-	if !w.cfg.opensDepth(n.depth) {
-		return untold
-	}
-	return verdict{}
+	defer w.pin.drop(&w.dirs)
+	return verdict{ends: !w.calls.visitDir(w, n.parent, n.name.String(), func() (s sys.Stat, err error) {
+		err = w.withDirAside(n.parent, func(d backend.Directory) error {
+			s, err = d.Stat(n.name)
+			return err
+		})
+		return s, err
+	})}
 }
 
 // tellOnDir tells hooks.OnDir of a directory that is to be listed. Root's is told before
@@ -292,8 +289,8 @@ func (d foundDir) refuse(w *worker, j *job, v verdict) {
 }
 
 func (d foundDir) list(s *scanner) (more bool) {
-	if s.parts = d.parts; s.parts != nil {
-		s.node = s.parts.of
+	if d.parts != nil {
+		s.node = d.parts.of
 	}
 	if r, n := s.node.tree.tracked, s.node; r != nil && s.trackedIn != n {
 		s.trackedIn = n
@@ -303,7 +300,7 @@ func (d foundDir) list(s *scanner) (more bool) {
 		s.addTracked()
 		return false
 	}
-	if more = s.listDir(); more {
+	if more = s.listDir(d.parts); more {
 		s.divide()
 	}
 	return more
@@ -332,19 +329,10 @@ func (s *scanner) divide() {
 	if !ok || j.buffer != nil || w.short != nil || !w.pool.wantsPart(w.cold.partsWanted()) {
 		return
 	}
-	latter, ok := d.Halve(leastHalved)
-	if !ok {
-		return
+	if latter, ok := d.Halve(leastHalved); ok {
+		s.part = j.newPart()
+		w.dirs.insert(s.part.node, latter)
 	}
-	if s.parts == nil {
-		s.parts = &parts{of: s.node}
-		s.parts.left.Store(1)
-		j.source = foundDir{parts: s.parts}
-	}
-	s.parts.left.Add(1)
-	s.part = newJob(s.node.child(names.Dot, s.node.inode), j.source)
-	s.part.phase, s.part.flat, s.part.pinned, s.part.needsParent = jobListing, j.flat, true, true
-	w.dirs.insert(s.part.node, latter)
 }
 
 // A rootFile is the source of a root that leads to a file.
@@ -393,8 +381,8 @@ func (w *worker) foundFailedDir(n *node, err error) {
 	}
 }
 
-// listDir lists a part of a directory, and reports whether there is more.
-func (s *scanner) listDir() (more bool) {
+// listDir lists some entries of a directory, or of one of its parts, and reports whether there are more.
+func (s *scanner) listDir(parts *parts) (more bool) {
 	w, n := s.w, s.node
 	l := backend.NewListing()
 	err := w.retryOnInterrupt(func() error {
@@ -421,11 +409,11 @@ func (s *scanner) listDir() (more bool) {
 			e := sys.AsError("readdir", err).(*sys.Error)
 			err = &sys.Error{Op: e.Op, Err: sys.Changed{Err: e.Err}}
 		}
-		if s.parts.fail() {
+		if parts.fail() {
 			w.foundFailedDir(n, err)
 		}
 		return false
-	case !more && s.parts.end():
+	case !more && parts.end():
 		s.listedAll()
 	}
 	return more
@@ -439,7 +427,7 @@ func (s *scanner) listedAll() {
 		r.Forget(n)
 	}
 	if s.job.buffer == nil || !s.job.buffer.tagged { // else reopen counts it
-		w.counts.directories++
+		w.listedDir()
 	}
 }
 
@@ -504,8 +492,7 @@ func (s *scanner) result(more bool) scanResult {
 		w.found(d.span.files)
 	}
 	if s.other != nil {
-		w.found(len(s.other.entries))
-		w.pool.addBatch(s.other)
+		w.foundBatch(s.other)
 	}
 	return r
 }
@@ -534,16 +521,20 @@ func (s *scanner) add(e *backend.Entry) {
 		typ = st.Mode.Type()
 	}
 	b := s.job.buffer
-	comes := s.trackedIn != s.node || s.tracked.Has(name, typ)
-	if b == nil {
-		if comes {
-			s.classify(name, names.Name{}, typ, e.Inode)
-		}
-		return
+	if b != nil {
+		s.noteRules(b, name, typ)
 	}
-	if comes {
+	switch comes := s.trackedIn != s.node || s.tracked.Has(name, typ); {
+	case comes && b == nil:
+		s.classify(name, names.Name{}, typ, e.Inode)
+	case comes:
 		b.entries = append(b.entries, bufferedEntry{name: w.arena.Add(name), typ: typ, inode: e.Inode})
 	}
+}
+
+// noteRules notes in b whether the entry name decides about the other entries.
+func (s *scanner) noteRules(b *entryBuffer, name []byte, typ fs.FileMode) {
+	w := s.w
 	if typ == 0 && (slices.Contains(w.cfg.ignoreNames, string(name)) || w.cfg.gitIgnore && string(name) == gitIgnoreFile) {
 		b.ignore = append(b.ignore, string(name))
 	}

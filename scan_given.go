@@ -259,8 +259,7 @@ func (w *worker) foundFailedBelow(g *givenNames, err error) {
 		}
 		if kept := w.filterGiven(g.node, part); len(kept) > 0 {
 			w.dirs.ref(g.node, 1)
-			w.found(len(kept))
-			w.pool.addBatch(&batch{node: g.node, entries: kept, err: err})
+			w.foundBatch(&batch{node: g.node, entries: kept, err: err})
 		}
 	}
 	for _, sub := range g.subs {

@@ -33,7 +33,8 @@ func argumentJobs(n int) []*job {
 	return jobs
 }
 
-// admit opens root and reads what applies in all of its tree. It gives up its pin before
+// admit opens root and reads what applies in all of its tree. If root is a file, the job gets
+// another source. Admit gives up its pin before
 // it reads, because the read may wait for a descriptor.
 func (a *argument) admit(w *worker, j *job) verdict {
 	t := newTree(w.cfg, w.cfg.roots[a.number], a.number)
@@ -50,24 +51,14 @@ func (a *argument) admit(w *worker, j *job) verdict {
 	if err == nil {
 		err = w.readRules(t)
 	}
-	if err == nil && w.cfg.allTypes && !t.isFile {
+	switch {
+	case err != nil:
+	case t.isFile:
+		j.source = rootFile{}
+	case w.cfg.allTypes:
 		return w.deliverDir(j.node)
 	}
 	return failed(err)
-}
-
-func (a *argument) inspect(w *worker, j *job) verdict {
-	if j.node.tree.isFile {
-		return verdict{}
-	}
-	return a.foundDir.inspect(w, j)
-}
-
-func (a *argument) list(s *scanner) (more bool) {
-	if s.node.tree.isFile {
-		return rootFile{}.list(s)
-	}
-	return a.foundDir.list(s)
 }
 
 // openRoot opens the root of t: a directory, a file, or a symbolic link to one.

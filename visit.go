@@ -65,12 +65,12 @@ func (w *worker) visitFile(b *batch, i int) {
 	case content.ErrLarger:
 		w.skip(f, SkippedLarger)
 	case errStopped:
-		w.abandon()
+		w.abandon(1)
 	default:
 		gone, typ := w.isGone(f.node, f.name, false)
 		switch f.typ = typ; {
 		case gone:
-			w.found(-1)
+			w.found(-1) // of its listing
 		case typ != 0:
 			w.skip(f, SkippedNotRegular)
 		default:
@@ -98,7 +98,7 @@ func (w *worker) visitOther(f *File, b *batch, i int) {
 	case nil:
 		w.call(f)
 	case errStopped:
-		w.abandon()
+		w.abandon(1)
 	default:
 		w.fail(f, err)
 	}
@@ -109,7 +109,7 @@ func (w *worker) visitOther(f *File, b *batch, i int) {
 func (w *worker) ask(f *File, b *batch, i int) bool {
 	if selects := w.calls.selectFile; selects != nil {
 		if !w.acquireSlot() {
-			w.abandon()
+			w.abandon(1)
 			return false
 		}
 		f.inSelect = true
@@ -134,7 +134,7 @@ func (w *worker) ask(f *File, b *batch, i int) bool {
 			return false
 		}
 		if !w.acquireSlot() {
-			w.abandon()
+			w.abandon(1)
 			return false
 		}
 		if f.unchanged = w.calls.unchanged(f); f.unchanged {
@@ -201,7 +201,7 @@ func (w *worker) call(f *File) {
 		return
 	}
 	if !w.acquireSlot() {
-		w.abandon()
+		w.abandon(1)
 		return
 	}
 	err := w.calls.fn(f)
@@ -225,7 +225,7 @@ func (w *worker) call(f *File) {
 func (w *worker) callOnBinary(f *File) {
 	if w.calls.onBinary != nil {
 		if !w.acquireSlot() {
-			w.abandon()
+			w.abandon(1)
 			return
 		}
 		f.content.Data = nil

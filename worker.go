@@ -159,7 +159,6 @@ type scanner struct {
 	subs  []*job               // directories to be listed
 	links []names.Name         // symbolic links to be resolved
 	spans []spanAt             // ordered: the directories, among the files
-	parts *parts               // of which the job is one, or nil
 	skips *replace.Done[*node] // nil until the run replaces a file
 	part  *job                 // another, which the scan has made
 
