@@ -270,7 +270,7 @@ func TestWindowWithoutDescriptorsLeavesItsPinIdle(t *testing.T) {
 	checked := false
 	calls.fn = func(f *File) error {
 		if f.name.String() == "a" {
-			r := rest{workerOf(f), &batch{node: f.node, entries: []names.Name{f.name, f.name}}, 0}
+			r := toFetch{workerOf(f), &batch{node: f.node, entries: []names.Name{f.name, f.name}}, 0}
 			r.OpenIn(scarceWindow{}, 2)
 			require.Zero(t, workerOf(f).cold.pace.Window())
 			require.Equal(t, int32(pinIdle), f.w.pin.state.Load())

@@ -107,7 +107,7 @@ func TestNoFileIsOpenedAfterAStop(t *testing.T) {
 func (w *worker) fetchWindow(b *batch) {
 	window := content.NewWindow(w.cfg.want(), w.cfg.noURing, &w.cold.pace)
 	defer window.Close()
-	window.Fetch(&rest{w, b, 0})
+	window.Fetch(&toFetch{w, b, 0})
 }
 
 // opensNothing fails a test that opens a file.
@@ -134,7 +134,7 @@ func TestWindowOpensNothingAfterAStop(t *testing.T) {
 		calls.Add(1)
 		r.stop(errBroken)
 		put(t, r.root, dir, unix.EXT4_SUPER_MAGIC)
-		rest := rest{workerOf(f), &batch{node: r.root, entries: files}, 0}
+		rest := toFetch{workerOf(f), &batch{node: r.root, entries: files}, 0}
 		rest.OpenIn(opensNothing{t: t}, len(files))
 		return nil
 	}}, nil)
@@ -231,7 +231,7 @@ func TestWindowOpensEachFileInItsDirectory(t *testing.T) {
 		want = append(want, s.Ino)
 		if len(want) == 2 {
 			window := &notedWindow{}
-			(&rest{workerOf(f), b, 0}).OpenIn(window, 2)
+			(&toFetch{workerOf(f), b, 0}).OpenIn(window, 2)
 			require.Equal(t, want, window.inodes)
 		}
 		return nil

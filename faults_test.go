@@ -865,7 +865,7 @@ func TestFaultsWindowOfADirectoryThatIsGone(t *testing.T) {
 	opts := Options{Workers: 1}
 	out := w.process(t.Context(), opts, func(f *File) error {
 		gone := f.node.child(names.New("gone"), 0)
-		r := rest{workerOf(f), &batch{node: &gone, entries: []names.Name{f.name}}, 0}
+		r := toFetch{workerOf(f), &batch{node: &gone, entries: []names.Name{f.name}}, 0}
 		r.OpenIn(scarceWindow{}, 1)
 		require.EqualValues(t, pinNone, f.w.pin.state.Load())
 		_, files, err := r.Use(1)

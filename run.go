@@ -77,9 +77,9 @@ func newRun(ctx context.Context, c config, calls callbacks, order *ordered) *run
 func (r *run) init(ctx context.Context, c config, calls callbacks, order *ordered) {
 	budget := descriptorBudget()
 	r.uncancellable = ctx.Done() == nil
-	r.parts.config = c
+	r.block.config = c
 	r.shared.init(ctx, calls) // first: the other steps read the options
-	r.dirs.init(budget.open, r.parts.pins[:0], r.root, &r.shared)
+	r.dirs.init(budget.open, r.block.pins[:0], r.root, &r.shared)
 	r.links.init(r.cfg, &r.filter, &r.dirs)
 	queue := r.initQueue(order)
 	r.initCold(budget.window) // after initQueue: where results come in order, no files are listed ahead
@@ -89,9 +89,9 @@ func (r *run) init(ctx context.Context, c config, calls callbacks, order *ordere
 // initQueue prepares the queue, with the jobs that it gives first, and returns it.
 func (r *run) initQueue(order *ordered) queue {
 	cfg := r.cfg
-	r.first = &r.parts.job
+	r.first = &r.block.job
 	*r.first = job{node: r.root, source: foundDir{}}
-	jobs := append(r.parts.stack[:0], r.first)
+	jobs := append(r.block.stack[:0], r.first)
 	if len(cfg.roots) > 0 {
 		jobs = argumentJobs(len(cfg.roots))
 	}
@@ -106,7 +106,7 @@ func (r *run) initQueue(order *ordered) queue {
 		order.begin(jobs, r.pool.wake)
 		return order
 	}
-	r.disk = &r.parts.disk
+	r.disk = &r.block.disk
 	r.disk.cold, r.disk.given = &r.cold, r.given
 	if r.given == nil {
 		slices.Reverse(jobs) // the queue takes the last one first
@@ -137,7 +137,7 @@ func (r *run) initPool(q queue, b budget) {
 		p.maxAside = mostAside
 	}
 	p.init(q, func(id int) work { return r.startWorker(id) }, cfg.workers, inFlight, b.listings)
-	p.halt, p.active = r.failures.stop, r.parts.active[:0]
+	p.halt, p.active = r.failures.stop, r.block.active[:0]
 	if descriptors.Few() && descriptors.RunsOpen.Load() > 0 {
 		p.level = min(descriptors.Nesting(), descriptors.Levels-1)
 	}

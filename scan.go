@@ -51,7 +51,7 @@ func (w *worker) scan(j *job) scanResult {
 	if w.short == nil {
 		return w.scanPart(j)
 	}
-	// W waits in a visit, or in the middle of another scan, which has found no files yet.
+	// W waits for a descriptor, in a visit or in another scan. That scan has found no files yet, and goes on later.
 	was := w.scanner
 	w.scanner = scanner{}
 	r := w.scanPart(j)
@@ -308,7 +308,7 @@ func (d foundDir) list(s *scanner) (more bool) {
 
 // addTracked adds what git's index has in s.node as if that listed it. Only an open shows what an entry is.
 func (s *scanner) addTracked() {
-	s.skips = s.w.replaced.Load()
+	s.replaced = s.w.replaced.Load()
 	for i := range s.tracked.Entries {
 		if name, typ := s.tracked.Entries[i].NameAndType(); !s.w.stopped() {
 			s.add(&backend.Entry{Name: bytesOf(name), Type: typ})
@@ -394,7 +394,7 @@ func (s *scanner) listDir(parts *parts) (more bool) {
 	for _, err := range l.Errs {
 		w.foundFailedAs(FailedFile, "readdir", n, "", err)
 	}
-	s.skips = w.replaced.Load() // after list: what it has listed anew was replaced before
+	s.replaced = w.replaced.Load() // after list: what it has listed anew was replaced before
 	for i := range l.Entries {
 		s.add(&l.Entries[i])
 	}
@@ -641,7 +641,7 @@ func (s *scanner) addFile(name []byte, kept names.Name, typ fs.FileMode, inode u
 }
 
 func (s *scanner) addKept(name names.Name, typ fs.FileMode, inode uint64) {
-	if s.skips.Has(s.node, name.Bytes()) {
+	if s.replaced.Has(s.node, name.Bytes()) {
 		return
 	}
 	if typ != 0 {

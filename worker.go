@@ -58,9 +58,9 @@ type shared struct {
 	repositories []*repository // whose indexes are read
 	leftovers    []temporary   // temporary files that listings have met
 
-	// parts are what every run needs, in one allocation. Separate allocations took a
+	// block has what every run needs, in one allocation. Separate allocations took a
 	// quarter of the time of a run of one file.
-	parts struct {
+	block struct {
 		config config
 		pool   pool
 		disk   diskOrder
@@ -80,12 +80,12 @@ type shared struct {
 
 // init prepares s, whose parts.config is set.
 func (s *shared) init(ctx context.Context, calls callbacks) {
-	cfg := &s.parts.config
+	cfg := &s.block.config
 	s.cfg, s.calls, s.filter = cfg, calls, newFilter(cfg)
 	if len(cfg.roots) == 0 {
 		s.root = &newTree(cfg, cfg.root, 0).root
 	}
-	s.pool, s.workers = &s.parts.pool, s.parts.workers[:0]
+	s.pool, s.workers = &s.block.pool, s.block.workers[:0]
 	s.ctx, s.cancel = context.WithCancelCause(ctx)
 	s.failures = failures{onError: calls.onError, stop: s.stop}
 }
@@ -122,7 +122,7 @@ type worker struct {
 	content     fetched
 	metadata    fetched         // for hooks.Unchanged or if no file is opened
 	window      *content.Window // nil unless the worker visits a batch that is read in windows
-	rest        rest            // what a fetch gets, in place of an allocation for each
+	toFetch     toFetch         // what a fetch gets, in place of an allocation for each
 	toRead      *batch          // the files of the worker's batch for which hooks.Unchanged has returned false
 	arena       names.Arena
 	entryFilter entryFilter
@@ -150,17 +150,17 @@ func (w *worker) emptyBatch(n *node) *batch {
 // A scanner is what a scan of a directory has found so far. Its methods are in
 // scan.go.
 type scanner struct {
-	w     *worker
-	job   *job
-	node  *node // the job's
-	dir   backend.Directory
-	batch *batch               // files
-	other *batch               // unordered: what is neither a file nor a directory, with Options.AllTypes
-	subs  []*job               // directories to be listed
-	links []names.Name         // symbolic links to be resolved
-	spans []spanAt             // ordered: the directories, among the files
-	skips *replace.Done[*node] // nil until the run replaces a file
-	part  *job                 // another, which the scan has made
+	w        *worker
+	job      *job
+	node     *node // the job's
+	dir      backend.Directory
+	batch    *batch               // files
+	other    *batch               // unordered: what is neither a file nor a directory, with Options.AllTypes
+	subs     []*job               // directories to be listed
+	links    []names.Name         // symbolic links to be resolved
+	spans    []spanAt             // ordered: the directories, among the files
+	replaced *replace.Done[*node] // nil until the run replaces a file
+	part     *job                 // another, which the scan has made
 
 	tracked   gitindex.Dir // where only what git tracks is listed: what this is in trackedIn
 	trackedIn *node
@@ -180,9 +180,9 @@ func (s *shared) startWorker(id int) *worker {
 	if w != nil {
 		return w
 	}
-	if w = &s.parts.worker; id == 0 {
-		w.spare = &s.parts.batch
-		w.spare.entries, w.spare.inodes = s.parts.entries[:0], s.parts.inodes[:0]
+	if w = &s.block.worker; id == 0 {
+		w.spare = &s.block.batch
+		w.spare.entries, w.spare.inodes = s.block.entries[:0], s.block.inodes[:0]
 	} else {
 		w = new(worker)
 	}
@@ -377,8 +377,8 @@ func (w *worker) contentFetcher(inWindows bool) content.Fetcher {
 // fetch fetches entries of b from i on together, if by finds that worth it.
 func (w *worker) fetch(a *fetched, by content.Fetcher, b *batch, i int) {
 	w.releaseSlot()
-	w.rest = rest{w, b, i}
-	n, met := by.Fetch(&w.rest)
+	w.toFetch = toFetch{w, b, i}
+	n, met := by.Fetch(&w.toFetch)
 	if n == 0 {
 		return
 	}
@@ -402,19 +402,19 @@ func (w *worker) statTook(b *batch, i int, d time.Duration) {
 	}
 }
 
-// A rest is the content.Source of a worker: the entries of b from first on.
-type rest struct {
+// A toFetch is the content.Source of a worker: the entries of b from first on.
+type toFetch struct {
 	w     *worker
 	b     *batch
 	first int
 }
 
-func (r *rest) Len() int {
+func (r *toFetch) Len() int {
 	_, end := r.b.rest(r.b.next.Load())
 	return end - r.first
 }
 
-func (r *rest) Use(n int) (content.Dir, []names.Name, error) {
+func (r *toFetch) Use(n int) (content.Dir, []names.Name, error) {
 	files, node := r.b.entries[r.first:r.first+n], r.b.nodeOf(r.first)
 	for k := 1; k < len(files) && r.b.isWindow(); k++ {
 		if r.b.nodes[r.first+k] != node {
@@ -428,9 +428,9 @@ func (r *rest) Use(n int) (content.Dir, []names.Name, error) {
 	return backend.DiskOf(d), files, nil
 }
 
-func (r *rest) Idle() { r.w.pin.idle() }
+func (r *toFetch) Idle() { r.w.pin.idle() }
 
-func (r *rest) OpenIn(window content.WindowReader, n int) {
+func (r *toFetch) OpenIn(window content.WindowReader, n int) {
 	w, b := r.w, r.b
 	var tried [content.WindowMax]bool
 	for k := range n {
@@ -459,10 +459,10 @@ func (r *rest) OpenIn(window content.WindowReader, n int) {
 	}
 }
 
-func (r *rest) IsJoined() bool { return r.b.joined.Load() }
+func (r *toFetch) IsJoined() bool { return r.b.joined.Load() }
 
-func (r *rest) HasMuch() bool { return r.w.pool.hasMuch() }
+func (r *toFetch) HasMuch() bool { return r.w.pool.hasMuch() }
 
-func (r *rest) Uncached() bool { return r.w.cold.tryTurnOn(&r.w.pin, r.b, r.first) }
+func (r *toFetch) Uncached() bool { return r.w.cold.tryTurnOn(&r.w.pin, r.b, r.first) }
 
-func (r *rest) Context() context.Context { return r.w.ctx }
+func (r *toFetch) Context() context.Context { return r.w.ctx }

@@ -262,8 +262,8 @@ func identityOf(s fileproc.Stat) (cachefile.Identity, bool) {
 	return cachefile.Identity{Identity: id}, id.ModTime != fsinfo.NoTime && (id.ChangeTime > 0 || s.ChangeTime.IsZero())
 }
 
-// enter makes w ready to look up f.
-func (r *run[T]) enter(w *workerState[T], f *fileproc.File) {
+// prepareDir makes w ready to look up f in its directory.
+func (r *run[T]) prepareDir(w *workerState[T], f *fileproc.File) {
 	if dir := core.Dir(f); dir != w.dir {
 		key := r.keyOf(f)
 		key = key[:len(key)-len(f.Name())]
@@ -274,7 +274,7 @@ func (r *run[T]) enter(w *workerState[T], f *fileproc.File) {
 // stored returns what the cache file has of f, and marks that record as seen: f still
 // exists. Inode is 0 if unknown.
 func (r *run[T]) stored(w *workerState[T], f *fileproc.File, inode uint64) (p past) {
-	r.enter(w, f)
+	r.prepareDir(w, f)
 	var n int
 	if p.View, n, p.isKnown = r.store.Find(&w.known, inode, f.Name()); p.isKnown {
 		r.store.MarkSeen(n)
@@ -286,7 +286,7 @@ func (r *run[T]) stored(w *workerState[T], f *fileproc.File, inode uint64) (p pa
 // JudgeUnread does not compose the path of f: for a million files, that would take as long
 // as all else.
 func (r *run[T]) judgeUnread(w *workerState[T], f *fileproc.File) verdict {
-	r.enter(w, f)
+	r.prepareDir(w, f)
 	if w.isOwnDir && r.isOwn(f.Name()) {
 		w.outcome = cachefile.OutcomeSkipped
 		return verdictTake
@@ -386,7 +386,7 @@ func (r *run[T]) visit(f *fileproc.File) (T, error) {
 	return c.value, c.err
 }
 
-// taken returns to the caller the outcome in w, for f, which is unchanged or the run's own.
+// taken returns the outcome in w to the caller, without a call of fn: f is unchanged, or the cache file.
 func (r *run[T]) taken(w *workerState[T], f *fileproc.File) (v T, err error) {
 	core.SetUnchanged(f)
 	switch w.outcome {
@@ -405,7 +405,7 @@ type called[T any] struct {
 	err   error
 	rec   cachefile.Record // to keep
 	held  any              // recent.value
-	// written is what fn has written, if it has replaced the file, and keeps says whether the outcome for that can be kept.
+	// written is the new content, if fn has replaced the file. Keeps says whether the outcome can be kept for it.
 	written *written
 	keeps   bool
 }

@@ -86,7 +86,7 @@ type loop[T any] struct {
 	measures    bool          // something is polled, so the cost of this burst is measured
 	away        time.Duration // processor time of the caller's loop body in this burst, if measures is set
 	rootAway    bool          // only polling shows that root is back
-	look        time.Duration // processor time of the last poll without that in fn, as far as is known
+	pollCost    time.Duration // processor time of the last poll without that in fn, as far as is known
 	begun       bool          // the first burst has ended
 	listed      bool          // root has been listed, once at least
 	unsaved     bool
@@ -367,7 +367,7 @@ func (l *loop[T]) plan(cost time.Duration, all bool) {
 		pause := l.poll()
 		if l.measures && !l.rootAway {
 			l.measure(cost)
-			pause = max(pause, l.look*pollShare)
+			pause = max(pause, l.pollCost*pollShare)
 		}
 		l.pollAt = now.Add(min(pause, maxPoll))
 	}
@@ -376,14 +376,14 @@ func (l *loop[T]) plan(cost time.Duration, all bool) {
 // poll returns the shortest interval between two polls.
 func (l *loop[T]) poll() time.Duration { return max(cmp.Or(l.w.Poll, defaultPoll), minPoll) }
 
-// measure sets look after a burst that has taken the processor time cost, including that in fn. Only the elapsed time in fn is
-// known, during which up to GOMAXPROCS processors have worked. So a burst that calls fn can only raise look, to the part of
+// measure sets pollCost after a burst that has taken the processor time cost, including that in fn. Only the elapsed time in fn is
+// known, during which up to GOMAXPROCS processors have worked. So a burst that calls fn can only raise pollCost, to the part of
 // cost that was certainly not in fn.
 func (l *loop[T]) measure(cost time.Duration) {
 	if inFn := time.Duration(l.inFn.Load()); inFn == 0 {
-		l.look = cost
+		l.pollCost = cost
 	} else {
-		l.look = max(l.look, cost-inFn*time.Duration(runtime.GOMAXPROCS(0)))
+		l.pollCost = max(l.pollCost, cost-inFn*time.Duration(runtime.GOMAXPROCS(0)))
 	}
 }
 
