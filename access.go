@@ -42,7 +42,7 @@ type access struct {
 	pin  dirPin
 
 	counts    counts
-	read      atomic.Int64 // bytes that the callback has read by reading, for OnProgress: counts has them when it has returned
+	read      atomic.Int64 // bytes that the running callback has read through File.Reader, for OnProgress; counts gets them when the callback returns
 	pos       position
 	reading   interface{ end() } // what File.Reader has returned to the callback that runs, or nil
 	withError any                // the result that fn returned with the failure that yieldError gets next

@@ -269,8 +269,8 @@ func (c *coldMode) maxListings() int {
 // long for a disk of 3,000 requests a second that the pace took it for one with a single head.
 const mostParts = 4
 
-// partsWanted returns how many jobs may be partly listed for a directory to be listed in parts, and
-// whether they wait for a disk.
+// partsWanted returns the most jobs that may be partly listed if a directory is to get one more
+// part, and whether listings wait for a disk.
 func (c *coldMode) partsWanted() (most int, onDisk bool) {
 	if c.now().isDisk() {
 		return min(c.pace.Calls(), mostParts), true

@@ -87,9 +87,9 @@ func (c *dirCache) acquire(n *node) (backend.Directory, error) {
 	return d, nil
 }
 
-// pinOpen pins n and returns its directory, if that is open. If it is not, pinOpen
-// returns the identity that it had, if known, and does the same with the parent through which n
-// is opened.
+// pinOpen pins n and returns its directory d, if n is open. If it is not, pinOpen pins the
+// parent from which n is to be opened, if that is open, and returns its directory. Was is the
+// identity that n had when it was last open, if known.
 func (c *dirCache) pinOpen(n *node) (d, parent backend.Directory, was backend.Identity) {
 	c.mu.Lock()
 	defer c.mu.Unlock() // also if a mistake makes n nil: leave must not wait for ever

@@ -75,9 +75,9 @@ func (q *diskOrder) fitMemory(limit int64) {
 	q.mu.Unlock()
 }
 
-// take gives files to be read only when nothing is being listed any more, unless the
-// memory for them is full or the cold mode is off: the file that is next to one of them
-// on the disk may be in any directory.
+// take returns files to be read only when all is listed, because the neighbour of a file on
+// the disk may be in any directory. It does not wait for that if the memory for listed files
+// is full or the cold mode is off.
 func (q *diskOrder) take(listed, maxListings int) (*batch, *job) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -453,7 +453,7 @@ func (f *File) xattrsOfOther(parent backend.Directory) (map[string][]byte, error
 	return all, err
 }
 
-// notRegular is the error of what is about the content of a file, or nil if f has content.
+// notRegular returns the error of a method that needs content, or nil if f is a regular file.
 func (f *File) notRegular(op string) error {
 	if f.typ == 0 {
 		return nil

@@ -86,7 +86,7 @@ type entryFilter struct {
 	path   pathBuffer
 	folded []byte
 	inRepo []byte // a path relative to the top of a repository
-	unread bool   // a call has taken an entry for ignored that git's index may have, which is not read yet
+	unread bool   // a call has treated an entry as ignored without git's index, which is not read yet and may have the entry
 }
 
 // fold is filter.fold without an allocation. The result is valid until the next call.
@@ -189,8 +189,8 @@ func (f *entryFilter) tracks(n *node, name []byte, isDir bool) bool {
 	return kind == gitindex.Repository && !f.cfg.gitTracked || x.HasBelow(stringOf(f.inRepo))
 }
 
-// below returns why a name is skipped that lies in a directory left out for the reason
-// why: Options.Suffixes precede all other filters.
+// below returns why a name is skipped whose directory is left out for the reason why: that
+// reason, unless Options.Suffixes, which precede all other filters, leave the name out.
 func (f *entryFilter) below(name names.Name, why SkipReason) SkipReason {
 	if !f.hasSuffix(name.String()) {
 		return SkippedSuffix

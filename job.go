@@ -22,7 +22,7 @@ import (
 //   - a reference to its node, until the job is over,
 //   - a pin on its node, while the job is being listed.
 type job struct {
-	node        *node // what the entries are entries of
+	node        *node // the directory whose entries the job gives
 	source      source
 	span        *span        // ordered: the job's own
 	buffer      *entryBuffer // nil unless entries are buffered until all are listed
@@ -91,8 +91,8 @@ func newJob(n node, s source) *job {
 	return &j.job
 }
 
-// newPart returns a job of the directory that j lists, for entries that j no longer lists. The
-// caller gives its node, which is of no use but to list, the open directory.
+// newPart returns another job that lists the directory of j. The caller opens its node, which
+// serves only to list, as the part of the directory that j no longer lists.
 func (j *job) newPart() *job {
 	d, _ := j.source.(foundDir)
 	if d.parts == nil {
@@ -123,7 +123,8 @@ func (j *job) pause(c *dirCache) {
 	c.release(j.node, 1, 0)
 }
 
-// end ends the job, and gives up all that it holds. Others get so many references to its node.
+// end ends the job, and gives up all that it holds. Of its node's references, refs more than
+// before are left: those of the jobs and batches that the caller has made of the entries.
 func (j *job) end(c *dirCache, refs int) {
 	j.source.end()
 	j.opened(c, false)

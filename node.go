@@ -256,9 +256,9 @@ func comparePaths(a *node, aName string, b *node, bName string) int {
 	return order
 }
 
-// A prepared is a file that fn has replaced, and whose new content is not on the disk yet:
-// with Options.Durable, files become durable in groups. Then it gets its name, and the caller
-// gets fn's result.
+// A prepared is a file that fn has replaced while Options.Durable is set. Its new content is in
+// a temporary file until the group is on the disk. Then that file takes the name, and the
+// caller gets fn's result.
 type prepared struct {
 	backend.Waiting
 	node    *node

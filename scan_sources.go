@@ -33,9 +33,8 @@ func argumentJobs(n int) []*job {
 	return jobs
 }
 
-// admit opens root and reads what applies in all of its tree. If root is a file, the job gets
-// another source. Admit gives up its pin before
-// it reads, because the read may wait for a descriptor.
+// admit opens root and reads what applies in all of its tree. It gives up its pin before it
+// reads, because the read may wait for a descriptor. For a file, it changes the job's source.
 func (a *argument) admit(w *worker, j *job) verdict {
 	t := newTree(w.cfg, w.cfg.roots[a.number], a.number)
 	j.node = &t.root

@@ -168,7 +168,7 @@ func (g given) hasDirOf(rel string) bool {
 	return g[rel+"."]
 }
 
-// existence returns one that has looked up root alone. If root is no directory, all its answers are unknown.
+// existence returns an existence that has looked up only root. If root is not a directory, all its answers are unknown.
 func (d *deletions) existence() *existence {
 	e := &existence{fsys: d.opts.FS, root: d.root, links: d.opts.Symlinks, dirs: map[string]answer{}}
 	switch {

@@ -8,13 +8,13 @@ import (
 	"github.com/fileproc/fileproc/internal/fsinfo"
 )
 
-// A trust says on which devices metadata shows every change of a file.
+// A trust says on which devices a file's metadata differs after every change of the file.
 type trust struct {
 	compare Compare
-	root    bool          // whether it does on the device of root
-	others  sync.Map      // by device: whether it does there
+	root    bool          // metadata shows changes on the device of root
+	others  sync.Map      // by device: whether metadata shows changes there
 	last    atomic.Uint64 // a device on which it does, plus 1
-	fine    sync.Map      // by device: whether even the next change shows
+	fine    sync.Map      // by device: whether its clock tells apart two changes in a row
 }
 
 // of reports whether metadata shows every change of f, which has the metadata s.

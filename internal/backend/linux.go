@@ -166,7 +166,7 @@ func (d *linuxDir) getdents(buf []byte, add func(dirent.Record) error) (int, err
 			break
 		}
 		ends := d.end > 0 && r.Off >= d.end
-		if ends && first { // the others are where the record before says
+		if ends && first { // of later records, the offset of the record before tells where they are
 			if behind, err := d.isBehindEnd(r); behind || err != nil {
 				return 0, err
 			}

@@ -208,8 +208,8 @@ func (d *SoleFile) OpenFile(names.Name, string) (*os.File, error) {
 	return f.(*os.File), nil
 }
 
-// Identity returns that of the file. A stream has none, and so is not closed to be opened
-// again: what has been read would not come again.
+// Identity returns the identity of the file. A stream has none, so the directory cache never
+// closes and reopens it: what has been read would be lost.
 func (d *SoleFile) Identity() (Identity, error) {
 	switch d.file.(type) {
 	case *streamFile:

@@ -35,10 +35,10 @@ const (
 	// maxRecord is the size in bytes of the longest record, rounded up. SMB has names of
 	// 255 characters of up to three bytes each.
 	maxRecord = 1 << 10
-	// wholeTries is how often at most a directory is listed that changes all the time. A
+	// wholeTries is how many times a directory that changes all the time is listed at most. A
 	// listing in calls of 4 KiB left out one entry in 1,100 on SMB (docs/dev/reliability.md).
 	wholeTries = 4
-	// wholePart is how many entries of a wholeListing one call of list gives.
+	// wholePart is how many entries one call of wholeListing.list returns.
 	wholePart = 1024
 )
 

@@ -16,14 +16,14 @@ import (
 var Limit = sys.DescriptorLimit
 
 // Kept is the reserve of level 0: the number of descriptors that must stay free after a run
-// has opened one that it keeps to its end. It is what the holder of fdTurn needs besides its
-// root, and one for a run that began alone and has not opened its root yet.
+// has opened its root. The holder of fdTurn needs all but one of them, besides its root. The
+// last is for a run that began alone and has not opened its root yet.
 var Kept = map[bool]int{false: 4, true: 7}[sys.Backend == "generic"]
 
-// Levels is the number of reserves. A run in a callback of another run is one level higher,
-// and its reserve is smaller by what a root takes. The reserve of the last level is the least with
-// which the holder of fdTurn can go on. So the runs of one level never take the descriptors
-// that the runs for which they wait need.
+// Levels is the number of reserves. A run that a callback of another run starts is one level
+// higher, and its reserve is smaller by what a root takes. So the runs of a level leave enough
+// for the next level, whose runs they wait for. The reserve of the last level is the least with
+// which the holder of fdTurn can go on.
 const Levels = 3
 
 // Turns has a turn for each level: the one run of the level that waits for its reserve holds

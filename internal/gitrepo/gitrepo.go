@@ -490,8 +490,8 @@ func (r *Repository) ExcludesFile() (string, error) {
 	return c.excludesFile, err
 }
 
-// Settings returns a function that reports whether a variable of git's configuration is set, or what it is without
-// being in the configuration. Names are in lower case.
+// Settings returns a function that reports whether a boolean variable of git's configuration is true. If the
+// configuration does not have it, the function returns byDefault. Names are in lower case.
 func (r *Repository) Settings() (isSet func(name string, byDefault bool) bool, err error) {
 	c, err := r.config()
 	return func(name string, byDefault bool) bool {

@@ -197,9 +197,9 @@ func (p *Pending) exchanged(dir int, err error) error {
 			if tries > mostTries {
 				return p.stuck(err)
 			}
-		case err == nil && !back && errors.Is(lookErr, fs.ErrNotExist): // somebody has removed the old file
+		case err == nil && !back && errors.Is(lookErr, fs.ErrNotExist): // the exchange was done, and then somebody removed the old file
 			return nil
-		case err != nil && lookErr != nil && !back: // of the temporary file nothing is known
+		case err != nil && lookErr != nil && !back: // nothing is known of the temporary file
 			return exchangeError(err)
 		case lookErr != nil && back:
 			return p.stuck(errors.Join(err, lookErr))
@@ -220,7 +220,7 @@ func isExpected(dir int, came, out sys.Stat) bool {
 	return isFile(came, out) || isLike(came, out) && isOverlay(dir)
 }
 
-// look returns the metadata of the temporary file. It tries again once: an answer lost would leave that file there.
+// look returns the metadata of the temporary file. If the call fails, it tries once more, since after an error the file would stay there.
 func (p *Pending) look(dir int) (sys.Stat, error) {
 	s, err := sys.StatAt(dir, p.Temporary)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -229,10 +229,10 @@ func (p *Pending) look(dir int) (sys.Stat, error) {
 	return s, err
 }
 
-// mostTries is how often an exchange that fails is tried again, if what others have saved would be lost.
+// mostTries is how often an exchange that fails is repeated, so that what others have saved gets its name back.
 const mostTries = 10
 
-// stuck is the error for a temporary file that has what somebody else has saved, and cannot get its name back.
+// stuck returns the error after mostTries: what somebody else has saved is still in the temporary file.
 func (p *Pending) stuck(err error) error {
 	return &sys.Error{Op: "renameat2", Err: sys.Changed{Err: errors.Join(errors.New("what was saved meanwhile is in "+p.Temporary.String()), err)}}
 }

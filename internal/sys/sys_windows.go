@@ -16,8 +16,8 @@ const NoFollow = syscall.FILE_FLAG_OPEN_REPARSE_POINT
 // recallOnDataAccess is FILE_ATTRIBUTE_RECALL_ON_DATA_ACCESS of winnt.h.
 const recallOnDataAccess = 0x400000
 
-// IsReparsePoint reports whether an open with NoFollow gives data that is stored in place of
-// the content, as for a link, or for a file that is deduplicated, compressed or remote.
+// IsReparsePoint reports whether an open with NoFollow gives other data than the content: the
+// file is a link, or is stored deduplicated, compressed or remotely.
 func IsReparsePoint(info fs.FileInfo) bool {
 	return hasAttribute(info, syscall.FILE_ATTRIBUTE_REPARSE_POINT)
 }

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Xattrs returns the extended attributes of an open file, nil if it has none. The calls do not
-// take a descriptor of PathFlags, but the path by which /proc leads to that file.
+// Xattrs returns the extended attributes of an open file, nil if it has none. If the file was
+// opened with PathFlags, the calls with its descriptor fail; they then use its path in /proc.
 func Xattrs(fd int) (all map[string][]byte, err error) {
 	names, err := xattrNames(fd)
 	if err != nil {
