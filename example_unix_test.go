@@ -3,7 +3,6 @@
 package fileproc_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io/fs"
@@ -54,26 +53,4 @@ func ExampleSymlinks() {
 	// [index.md -> first.md posts/first.md] <nil>
 	// [index.md -> first.md posts/first.md] <nil>
 	// [index.md -> first.md posts/first.md theme/style.css -> style.css] <nil>
-}
-
-// A formatter replaces the files that it changes. They are on the disk when Process returns.
-func ExampleFile_Replace() {
-	dir, err := os.MkdirTemp("", "fileproc-")
-	if err != nil {
-		panic(err)
-	}
-	defer os.RemoveAll(dir)
-	if err := os.CopyFS(dir, fstest.MapFS{"a.md": {Data: []byte("# a\n")}, "b.md": {Data: []byte("# B\n")}}); err != nil {
-		panic(err)
-	}
-
-	changed, err := fileproc.Process(context.Background(), dir, fileproc.Options{Ordered: true, Durable: true}, func(f *fileproc.File) (string, error) {
-		out := bytes.ToUpper(f.Data())
-		if bytes.Equal(out, f.Data()) {
-			return "", fileproc.ErrSkip
-		}
-		return f.Rel(), f.Replace(out)
-	})
-	fmt.Println(changed, err)
-	// Output: [a.md] <nil>
 }

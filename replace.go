@@ -26,33 +26,33 @@ import (
 //
 // The new file keeps the mode (setuid and setgid as after a write), the owner, the group,
 // the flags of chattr or chflags, and on Linux, macOS, FreeBSD and NetBSD the extended
-// attributes. On Linux the ACL is one of them; on other systems ACLs are not kept.
-// Attributes that depend on the content (security.capability, ima and evm) go, as after a
-// write. If something cannot be kept, such as the owner of another user's file, Replace
-// fails before it changes anything. It cannot keep attributes that the process may not
-// see. It replaces a file that may not be written, too, as a rename does: what it needs is
-// the right to write the directory.
+// attributes. On Linux the ACL is one of them; other Unix systems and js lose ACLs. Windows
+// keeps attributes, owner, ACL, streams and creation time, but no auditing rules. What
+// depends on the content (security.capability, ima and evm) goes, as after a write. If
+// something cannot be kept, such as the owner of another user's file, Replace fails before
+// it changes anything. It cannot keep attributes that the process may not see. It needs the
+// right to write the directory, not the file. But on Windows it fails for a file that is
+// read-only, or that another program has open without sharing its deletion.
 //
-// If the file has several names, the others keep the old content, as with git and sed -i:
-// [Stat].Links says how many there are. Through a symbolic link, Replace replaces the file
-// that the link leads to, in its own directory. A file that was replaced does not come
-// again in the same run. With [Options.Symlinks], that holds for its other paths, too:
-// [SkippedDuplicate].
+// If the file has several names, the others keep the old content, as with git and sed -i.
+// If [Stat].Links is above 1, os.WriteFile changes all, but not whole. Through a symbolic
+// link, Replace replaces the file that the link leads to, in its own directory. A file that
+// was replaced does not come again in the same run. With [Options.Symlinks], that holds for
+// its other paths, too: [SkippedDuplicate].
 //
 // Afterwards Data is as before, Stat is that of the new file, and Replace may be called
 // again. [Report].Replaced counts the files. With [Options.Durable], the file may get the new
 // content later, and Stat is then still that of the old one.
 //
 // No temporary file is left when the run returns. A killed process leaves at most one
-// per worker, with Durable 1,000 per worker: .fileproc-*.tmp, where * is 32 hexadecimal
-// digits. No run delivers or counts such files. A run that replaces a file removes those
-// that it lists and that are older than an hour.
+// per worker, with Durable 1,000: .fileproc-*.tmp, where * is 32 hexadecimal digits. No
+// run delivers or counts them. A run that replaces a file removes those over an hour old.
 //
 // The error wraps fs.ErrInvalid if the file is not a regular one. It wraps
-// errors.ErrUnsupported on Windows, Plan 9, js and wasip1, with [Options.FS], for a File of
-// [NewFile], and if root is a FIFO or a device. But Replace writes to an FS with a method
-// WriteFile, such as a Store and the FS of package cache: then it is up to the FS whether
-// a file is whole at each moment, and what it keeps.
+// errors.ErrUnsupported on Plan 9 (no rename to a name that exists) and wasip1 (no modes),
+// with [Options.FS], for a File of [NewFile], and if root is a FIFO or a device. But
+// Replace writes to an FS with a method WriteFile, such as a Store and the FS of package
+// cache: then the FS decides whether a file is whole at each moment, and what it keeps.
 func (f *File) Replace(content []byte) error {
 	err := f.notRegular("replace")
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync/atomic"
 
 	"github.com/fileproc/fileproc/internal/content"
@@ -231,6 +232,14 @@ func (d *SoleFile) InParent(use func(Directory, names.Name) error) error {
 		return err
 	}
 	defer parent.Close()
+	if f, ok := d.file.(*polledFile); ok && runtime.GOOS == "windows" { // d's handle would forbid the rename
+		f.Close()
+		defer func() {
+			if again, err := d.reopen(); err == nil {
+				*f = newPolledFile(again.(*os.File), *d.current.Load())
+			}
+		}()
+	}
 	if err = use(parent, name); err == nil && d.current != nil {
 		var now fs.FileInfo
 		if now, err = parent.(Informed).Info(name, name.String()); err == nil {

@@ -78,7 +78,7 @@ type Pending struct {
 // AfterPrepare is called between the look at the file and the exchange of names. Tests set it.
 var AfterPrepare = func() {}
 
-var errNotKept = errors.New("the file system does not keep the file's owner or mode")
+var errNotKept = errors.New("the new file cannot have the owner, mode or attributes of the old one")
 
 // An Unsynced is the error of a last sync that has failed: the file has its new content, and the disk perhaps the old one.
 type Unsynced struct{ error }

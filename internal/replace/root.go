@@ -1,4 +1,4 @@
-//go:build unix && (fileproc_generic || !(aix || darwin || dragonfly || freebsd || linux || netbsd || openbsd || solaris))
+//go:build js || windows || (unix && (fileproc_generic || !(aix || darwin || dragonfly || freebsd || linux || netbsd || openbsd || solaris)))
 
 package replace
 
@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"runtime"
 	"syscall"
 
 	"github.com/fileproc/fileproc/internal/names"
@@ -31,20 +32,30 @@ func InRoot(root *os.Root, old *os.File, name names.Name, data []byte, check Che
 	if err = p.fillFile(old, f, data); err == nil && durable {
 		err = syncFile(f)
 	}
-	if e := f.Close(); err == nil && e != nil {
+	if runtime.GOOS == "windows" {
+		old.Close() // an open file cannot be replaced on FAT and SMB
+	} else if e := f.Close(); err == nil && e != nil {
 		err = sys.AsError("close", e)
 	}
 	if err == nil {
-		err = p.renameIn(root)
+		err = p.renameIn(root, info)
 	}
 	if err != nil {
+		f.Close()
 		return s, errors.Join(err, RemoveIn(root, p.Temporary))
 	}
 	if durable {
-		err = AsUnsynced(syncIn(root))
+		err = AsUnsynced(syncName(root, f))
 	}
-	if info, err := root.Lstat(name.String()); err == nil && isFile(sys.StatOfInfo(info), p.new) {
-		p.new = sys.StatOfInfo(info)
+	f.Close()
+	if info, err := root.Lstat(name.String()); err == nil {
+		now := sys.StatOfInfo(info)
+		if runtime.GOOS == "windows" {
+			p.new.ModTime = now.ModTime // NTFS may set it at the close
+		}
+		if isFile(now, p.new) {
+			p.new = now
+		}
 	}
 	return p.new, err
 }
@@ -56,7 +67,11 @@ func syncFile(f *os.File) error {
 	return nil
 }
 
-func syncIn(root *os.Root) error {
+// syncName makes the name of f durable. Windows cannot flush a directory, but a flush of f includes its name.
+func syncName(root *os.Root, f *os.File) error {
+	if runtime.GOOS == "windows" {
+		return syncFile(f)
+	}
 	dir, err := root.Open(".")
 	if err != nil {
 		return sys.AsError("openat", err)
@@ -71,7 +86,7 @@ func syncIn(root *os.Root) error {
 func (p *Pending) fillFile(old, f *os.File, data []byte) error {
 	info, err := f.Stat()
 	if err == nil {
-		err = keep(int(old.Fd()), int(f.Fd()), p.old, sys.StatOfInfo(info))
+		err = keepIn(old, f, p.old, sys.StatOfInfo(info))
 	}
 	if err == nil && len(data) == 0 {
 		err = f.Truncate(0) // takes setuid and setgid away, as a write does
@@ -89,13 +104,14 @@ func (p *Pending) fillFile(old, f *os.File, data []byte) error {
 	return isKept(p.old, p.new)
 }
 
-func (p *Pending) renameIn(root *os.Root) error {
+// renameIn gives the temporary file the name, which must still lead to the file was.
+func (p *Pending) renameIn(root *os.Root, was os.FileInfo) error {
 	AfterPrepare()
 	info, err := root.Lstat(p.Name.String())
 	if err != nil {
 		return &sys.Error{Op: "lstat", Err: sys.Changed{Err: sys.AsError("lstat", err).(*sys.Error).Err}}
 	}
-	if s := sys.StatOfInfo(info); !isFile(p.old, s) || !s.ChangeTime.Equal(p.old.ChangeTime) {
+	if s := sys.StatOfInfo(info); !os.SameFile(was, info) || !isFile(p.old, s) || !s.ChangeTime.Equal(p.old.ChangeTime) {
 		return changed("lstat")
 	}
 	if err := root.Rename(p.Temporary.String(), p.Name.String()); err != nil {

@@ -1,4 +1,4 @@
-//go:build !unix
+//go:build !(js || unix || windows)
 
 package replace
 
@@ -10,7 +10,7 @@ import (
 	"github.com/fileproc/fileproc/internal/sys"
 )
 
-// InRoot is not supported: a rename over another file is not atomic here.
+// InRoot is not supported: Plan 9 cannot rename a file to a name that exists, and WASI has no modes, which would be lost.
 func InRoot(*os.Root, *os.File, names.Name, []byte, Check, bool) (sys.Stat, error) {
 	return sys.Stat{}, &sys.Error{Op: "replace", Err: errors.ErrUnsupported}
 }
