@@ -2,14 +2,12 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/signal"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -21,7 +19,6 @@ import (
 	"github.com/fileproc/fileproc/cmd/fileproc/internal/search"
 	"github.com/fileproc/fileproc/cmd/fileproc/internal/sum"
 	"github.com/spf13/cobra"
-	"github.com/spf13/cobra/doc"
 	"github.com/spf13/pflag"
 )
 
@@ -113,7 +110,9 @@ The exit code is 0 if something was found, 1 if nothing was, and 2 if there was 
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			r.Out.SetColor(color)
 			if cmd.Name() == cobra.ShellCompRequestCmd { // this command shows the text of flags as it is
-				eachFlag(cmd.Root(), func(f *pflag.Flag) { _, f.Usage = pflag.UnquoteUsage(f) })
+				for _, c := range append(cmd.Root().Commands(), cmd.Root()) {
+					c.LocalFlags().VisitAll(func(f *pflag.Flag) { _, f.Usage = pflag.UnquoteUsage(f) })
+				}
 			}
 			return r.Check(cmd)
 		},
@@ -123,7 +122,7 @@ The exit code is 0 if something was found, 1 if nothing was, and 2 if there was 
 	run.Choice(root, p, &color, "color", "", "auto", []string{"auto", "always", "never"},
 		"`WHEN` to print colours: auto (on a terminal, unless NO_COLOR is set), always or never")
 	p.BoolVar(&r.Report, "report", false, "at the end, print to standard error how many files were found, read and skipped")
-	root.AddCommand(search.Command(r), listCommand(r), sum.Hash(r), sum.DiskUsage(r), sum.Stats(r), frontmatter.Command(r), manCommand())
+	root.AddCommand(search.Command(r), listCommand(r), sum.Hash(r), sum.DiskUsage(r), sum.Stats(r), frontmatter.Command(r))
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	help, _, _ := root.Find([]string{"help"}) // no errors: they exist
@@ -184,41 +183,3 @@ with fd -t f, hidden and ignored files are left out.`,
 	r.Flags(cmd, run.Sorts, "json long", "json print0", "json null")
 	return cmd
 }
-
-func manCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "man DIR",
-		Short: "Write the manual pages into a directory",
-		Long:  "Write the manual pages, fileproc.1 and one for each subcommand, into DIR, which is created if it does not exist.",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return errors.New("man: want one directory, for the pages")
-			}
-			root := cmd.Root()
-			root.DisableAutoGenTag = true
-			markdown := strings.NewReplacer(`\`, `\\`, "*", `\*`, "_", `\_`)
-			eachFlag(root, func(f *pflag.Flag) {
-				if placeholder, _ := pflag.UnquoteUsage(f); placeholder != "" { // cobra/doc shows the default value instead
-					if !slices.Contains([]string{"", "0", "[]"}, f.DefValue) {
-						f.Usage += " (default " + f.DefValue + ")"
-					}
-					f.DefValue, f.Value = placeholder, unquoted{f.Value}
-				}
-				f.Usage = markdown.Replace(f.Usage) // cobra/doc takes the text of a flag, such as **/*.md, for Markdown
-			})
-			return cmp.Or(os.MkdirAll(args[0], 0o777), doc.GenManTree(root, &doc.GenManHeader{Source: "fileproc", Manual: "fileproc"}, args[0]))
-		},
-	}
-}
-
-// eachFlag calls do for the flags of all commands.
-func eachFlag(root *cobra.Command, do func(*pflag.Flag)) {
-	for _, c := range append(root.Commands(), root) {
-		c.LocalFlags().VisitAll(do)
-	}
-}
-
-// An unquoted is a value that cobra/doc prints without quotes; it puts strings in quotes.
-type unquoted struct{ pflag.Value }
-
-func (unquoted) Type() string { return "" }

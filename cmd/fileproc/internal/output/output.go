@@ -2,6 +2,7 @@
 package output
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -167,16 +168,58 @@ func (o *Output) Warn(lines ...string) {
 // A Chunk buffers the output of one file at a time.
 type Chunk struct {
 	B      []byte
-	Out    *Output  // nil if the chunk must keep all of its output
+	Out    *Output  // nil if the output waits for its turn
+	Dir    string   // without Out: of temporary files for what is too long to wait in memory
+	file   *os.File // in Dir
 	locked bool     // the chunk holds Out.mu until the end of the file
 	_      [64]byte // keeps the chunks of two workers on different cache lines
 }
 
 // LineDone is called after each line, and within a long one. It bounds the memory of a file with much output.
 func (c *Chunk) LineDone() {
-	if len(c.B) >= SpillSize && c.Out != nil {
+	switch {
+	case c.Out != nil && len(c.B) >= SpillSize:
 		c.spill()
+	case c.Out == nil && len(c.B) >= flushSize:
+		if c.file == nil {
+			c.file, _ = os.CreateTemp(c.Dir, "")
+		}
+		n, _ := c.file.Write(c.B) // what cannot be written waits in memory
+		c.B = append(c.B[:0], c.B[n:]...)
 	}
+}
+
+// Take returns the output of a chunk without Out, for Print: the name of a temporary file, if any, a NUL byte, and the rest.
+func (c *Chunk) Take() []byte {
+	name := ""
+	if c.file != nil {
+		name = c.file.Name()
+		c.file.Close()
+	}
+	b := append([]byte(name+"\x00"), c.B...)
+	c.B, c.file = c.B[:0], nil
+	return b
+}
+
+// Print appends what Take has returned.
+func (c *Chunk) Print(b []byte) (err error) {
+	name, rest, _ := bytes.Cut(b, []byte{0})
+	if len(name) > 0 {
+		var f *os.File
+		if f, err = os.Open(string(name)); err == nil {
+			_, err = io.Copy(c, f)
+			f.Close()
+			os.Remove(f.Name())
+		}
+	}
+	c.B = append(c.B, rest...)
+	return err
+}
+
+func (c *Chunk) Write(p []byte) (int, error) {
+	c.B = append(c.B, p...)
+	c.LineDone()
+	return len(p), nil
 }
 
 // spill writes the buffer and keeps the output locked.

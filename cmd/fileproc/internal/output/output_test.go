@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"math"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -220,8 +221,28 @@ func TestOutputs(t *testing.T) {
 		<-done
 		require.NoError(t, out.Flush())
 		require.Equal(t, "first\n--\n"+strings.Repeat("x", SpillSize)+"end\n--\nthird\n", stdout.String())
-		keeps := Chunk{B: make([]byte, SpillSize)}
-		keeps.LineDone()
-		require.Len(t, keeps.B, SpillSize, "without an output")
+		for _, dir := range []string{t.TempDir(), "/no/such/directory"} {
+			waits := Chunk{Dir: dir}
+			for i := range 5 {
+				waits.Write(bytes.Repeat([]byte{'a' + byte(i)}, flushSize/2))
+			}
+			kept := waits.Take()
+			if dir != "/no/such/directory" {
+				require.Less(t, len(kept), flushSize, "not all of it waits in memory")
+			}
+			require.Empty(t, waits.B)
+			stdout.Reset()
+			turn := Chunk{Out: out}
+			require.NoError(t, turn.Print(kept))
+			turn.FileDone()
+			require.NoError(t, out.Flush())
+			want := "--\n"
+			for _, c := range "abcde" {
+				want += strings.Repeat(string(c), flushSize/2)
+			}
+			require.Equal(t, want, stdout.String())
+			left, _ := os.ReadDir(dir)
+			require.Empty(t, left)
+		}
 	})
 }

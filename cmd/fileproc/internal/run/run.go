@@ -306,11 +306,13 @@ func (r *Run) eachBelow(j *Job, roots ...string) error {
 			return append([]byte(it.Path()+"\x00"), value...), err
 		})
 	case opts.Ordered:
+		tmp, _ := os.MkdirTemp("", "fileproc-")
+		defer os.RemoveAll(tmp)
 		results = fileproc.Stream(r.Ctx, root, opts, func(f *fileproc.File) ([]byte, error) {
-			c := &chunks[f.Worker()] // without an output, it keeps everything
-			c.B = c.B[:0]
+			c := &chunks[f.Worker()]
+			c.Dir = tmp
 			err := j.Visit(item(f), c)
-			return bytes.Clone(c.B), fileproc.WithResult(err)
+			return c.Take(), fileproc.WithResult(err)
 		})
 	default:
 		err := fileproc.ForEach(r.Ctx, root, opts, func(f *fileproc.File) error {
@@ -323,7 +325,7 @@ func (r *Run) eachBelow(j *Job, roots ...string) error {
 	}
 	for b, err := range results {
 		if r.Cache == "" {
-			printed.B = append(printed.B, b...)
+			err = cmp.Or(printed.Print(b), err)
 		} else if err == nil {
 			path, value, _ := bytes.Cut(b, []byte{0})
 			if err := j.Print(string(path), value, &printed); err != nil {

@@ -98,9 +98,6 @@ has changed below the working directory.`,
 
 // read returns the checksum of a file.
 func (s *sums) read(it *run.Item) ([]byte, error) {
-	if !it.More {
-		return s.sum(bytes.NewReader(it.Data))
-	}
 	return s.sum(it.Reader())
 }
 
