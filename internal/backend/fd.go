@@ -97,7 +97,7 @@ func (d *fdDir) Open(name names.Name, spare content.File) (content.File, error) 
 	if !ok {
 		f = new(fdFile)
 	}
-	*f = fdFile{fd: fd, dir: d}
+	*f = fdFile{fd: fd, dir: d, reach: f.reach}
 	return f, nil
 }
 
@@ -289,6 +289,10 @@ type fdFile struct {
 	fd  int
 	dir *fdDir
 	off int64 // the end of what Cached has read, where Read continues
+
+	uncached bool  // Cached has found nothing, and that the file has offsets
+	begun    int64 // the end of what sys.ReadAhead was asked for
+	reach    int64 // how many bytes it is asked for at a time; kept from file to file
 }
 
 func (f *fdFile) Cached(p []byte) (int, bool) {
@@ -299,7 +303,7 @@ func (f *fdFile) Cached(p []byte) (int, bool) {
 	if err == unix.EOPNOTSUPP || err == unix.ENOSYS {
 		f.dir.noCachedRead.Store(true)
 	}
-	f.off = int64(n)
+	f.off, f.uncached = int64(n), err == unix.EAGAIN
 	return n, sys.HoldsWhole(n, p) // only regular files and block devices give bytes here
 }
 
@@ -325,16 +329,57 @@ func waitReadable(fd int) {
 	}
 }
 
-func (f *fdFile) readOnce(p []byte) (int, error) {
-	if f.off == 0 { // not every file supports an offset
+func (f *fdFile) readOnce(p []byte) (n int, err error) {
+	switch {
+	case f.uncached:
+		f.uncached = false
+		n, err = f.readFromDisk(p)
+	case f.off == 0: // not every file supports an offset
 		return unix.Read(f.fd, p)
-	}
-	n, err := sys.ReadCached(f.fd, p, f.off)
-	if err != nil {
-		n, err = unix.Pread(f.fd, p, f.off)
+	default:
+		if n, err = sys.ReadCached(f.fd, p, f.off); err != nil {
+			n, err = f.readFromDisk(p)
+		}
 	}
 	f.off += int64(max(n, 0))
 	return n, err
+}
+
+const (
+	// leastAhead and mostAhead bound fdFile.reach. A fast disk needs as much for its requests to
+	// follow each other while a worker copies.
+	leastAhead = 2 << 20
+	mostAhead  = 16 << 20
+	// A read of 1 MiB that takes longer than slowRead halves the reach. A quick one doubles it: at such a
+	// speed, two workers' mostAhead takes some 60 ms. A run that is cancelled waits for a read, and this
+	// may wait for all that was begun before.
+	slowRead  = 10 * time.Millisecond
+	quickRead = 4 * time.Millisecond
+)
+
+// readFromDisk reads what is not in the page cache. If the file may have more than p holds, the
+// disk first gets requests for what follows.
+func (f *fdFile) readFromDisk(p []byte) (int, error) {
+	if len(p) < content.MaxRead {
+		return unix.Pread(f.fd, p, f.off)
+	}
+	f.reach = max(f.reach, leastAhead)
+	f.begun = sys.ReadAhead(f.fd, p, max(f.begun, f.off), f.off+f.reach)
+	start := time.Now()
+	n, err := unix.Pread(f.fd, p, f.off)
+	f.reach = nextReach(f.reach, time.Since(start))
+	return n, err
+}
+
+// nextReach returns the reach after a read that took the time d.
+func nextReach(reach int64, d time.Duration) int64 {
+	switch {
+	case d > slowRead:
+		reach /= 2
+	case d < quickRead:
+		reach *= 2
+	}
+	return min(max(reach, leastAhead), mostAhead)
 }
 
 // Skip is that of content.Skipper. If the file has no offset, Read fails.

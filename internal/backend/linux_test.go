@@ -937,3 +937,49 @@ func TestReadsThatCannotBeCached(t *testing.T) {
 	require.False(t, whole)
 	require.False(t, f.dir.noCachedRead.Load(), "the error says nothing of the file system")
 }
+
+// A large file that is not in the page cache is read ahead, as far as a fast disk needs, and comes with exactly its bytes.
+func TestLargeFileFromDisk(t *testing.T) {
+	for _, cached := range []int{0, 5000, 300_000} {
+		f, err := os.Create(filepath.Join(t.TempDir(), "f"))
+		require.NoError(t, err)
+		text := make([]byte, 9*content.MaxRead+77)
+		for i := range text {
+			text[i] = byte(i % 251)
+		}
+		_, err = f.Write(text)
+		require.NoError(t, err)
+		require.NoError(t, f.Sync())
+		require.NoError(t, unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED))
+		_, err = f.ReadAt(make([]byte, cached), 0)
+		require.NoError(t, err)
+		f.Close()
+
+		root, err := OpenRoot(filepath.Dir(f.Name()))
+		require.NoError(t, err)
+		h, err := root.Open(names.New("f"), nil)
+		require.NoError(t, err)
+		var c content.Content
+		r := content.Reader{Want: content.Want{Limit: -1}, Stopped: func() bool { return false }}
+		r.TakeBuffer()
+		require.NoError(t, r.Read(h, &c))
+		require.True(t, bytes.Equal(text, c.Data))
+		if f := h.(*fdFile); f.begun == 0 {
+			t.Log("it was in the page cache")
+		} else {
+			require.GreaterOrEqual(t, f.reach, int64(leastAhead))
+		}
+		r.GiveBuffer()
+		root.Close()
+	}
+}
+
+// The slower the disk, the less is read ahead.
+func TestNextReach(t *testing.T) {
+	for _, c := range []struct{ reach, ms, want int64 }{
+		{leastAhead, 1, 2 * leastAhead}, {2 * leastAhead, 7, 2 * leastAhead}, {4 * leastAhead, 20, 2 * leastAhead},
+		{leastAhead, 20, leastAhead}, {mostAhead, 1, mostAhead},
+	} {
+		require.Equal(t, c.want, nextReach(c.reach, time.Duration(c.ms)*time.Millisecond), c)
+	}
+}

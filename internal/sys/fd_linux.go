@@ -4,6 +4,7 @@ package sys
 
 import (
 	"io/fs"
+	"math"
 	"sync/atomic"
 	"syscall"
 	"unsafe"
@@ -85,6 +86,27 @@ func ReadCached(fd int, p []byte, offset int64) (int, error) {
 		return 0, errno
 	}
 	return int(n), nil
+}
+
+// aheadStep is the distance in bytes of the reads of ReadAhead. The kernel reads ahead at least so
+// much at a time, by default.
+const aheadStep = 128 << 10
+
+// ReadAhead begins to read a file ahead, from where its content is not in the page cache, and does
+// not wait. It returns the offset from which the next call goes on. The kernel marks a page of what it
+// reads ahead. A read of this page makes it read ahead more, also if the page is not there yet and
+// the read returns at once. Unlike those of posix_fadvise(2), the kernel's pages are large, and so
+// copied faster. The first byte of p is overwritten.
+func ReadAhead(fd int, p []byte, from, end int64) int64 {
+	part := unix.Iovec{Base: &p[0]}
+	part.SetLen(1)
+	for ; from < end; from += aheadStep {
+		n, _, errno := syscall.Syscall6(unix.SYS_PREADV2, uintptr(fd), uintptr(unsafe.Pointer(&part)), 1, uintptr(from), uintptr(uint64(from)>>32), unix.RWF_NOWAIT)
+		if errno != unix.EAGAIN && (errno != 0 || n == 0) { // the end of the file
+			return math.MaxInt64
+		}
+	}
+	return from
 }
 
 // uncached says that the last ReadCached did not find all that it asked for in the page cache.

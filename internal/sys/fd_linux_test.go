@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
@@ -82,6 +83,41 @@ func TestReadCachedIsReported(t *testing.T) {
 	require.False(t, uncached.Load())
 	require.True(t, isRaw(rawFrom))
 	require.False(t, isRaw(rawFrom-1))
+}
+
+// ReadAhead makes the kernel read what is far behind the last read, and waits for nothing.
+func TestReadAhead(t *testing.T) {
+	f, err := os.Create(filepath.Join(t.TempDir(), "file"))
+	require.NoError(t, err)
+	defer f.Close()
+	const size = 64<<20 + 5
+	text := make([]byte, size)
+	text[size-1] = 7
+	_, err = f.Write(text)
+	require.NoError(t, err)
+	require.NoError(t, f.Sync())
+	fd, p := int(f.Fd()), make([]byte, 1<<20)
+	cached := func(offset int64) bool {
+		var in [1]byte
+		part, err := unix.Mmap(fd, offset, 4096, unix.PROT_READ, unix.MAP_SHARED)
+		require.NoError(t, err)
+		defer unix.Munmap(part)
+		_, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&part[0])), 4096, uintptr(unsafe.Pointer(&in)))
+		require.Zero(t, errno)
+		return in[0]&1 == 1
+	}
+	const far = 48 << 20
+	unix.Fadvise(fd, 0, 0, unix.FADV_DONTNEED)
+	if _, err = ReadCached(fd, p, 0); err != unix.EAGAIN || cached(far) {
+		t.Skip("the page cache keeps it, or the readahead is large: ", err)
+	}
+	require.EqualValues(t, far+aheadStep, ReadAhead(fd, p, 0, far+1))
+	require.Eventually(t, func() bool { return cached(far - 1<<20) }, time.Minute, time.Millisecond)
+	_, err = f.ReadAt(text, 0)
+	require.NoError(t, err)
+	require.Equal(t, int64(math.MaxInt64), ReadAhead(fd, p, size-1, size+aheadStep), "the end")
+	require.EqualValues(t, 7, p[0])
+	require.Equal(t, int64(math.MaxInt64), ReadAhead(-1, p, 0, 1))
 }
 
 // What no platform can map is an error, on 32 bits too.

@@ -195,10 +195,6 @@ func (s *side) seconds() float64 {
 func (b *bench) once(ctx context.Context, c Case, on string, s *side, flags ...string) (p pass) {
 	args := []string{fail.Must(os.Executable()), "floor", "-case", "once", "-side", s.name, "-threads", fmt.Sprint(s.threads), "-cache", filepath.Join(b.tmp, "cache")}
 	args = append(args, flags...)
-	// The first use of memory that a hypervisor has taken back is slow, and fileproc uses more memory than cat.
-	if p, err := unix.Mmap(-1, 0, 2<<30, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_POPULATE); err == nil {
-		unix.Munmap(p)
-	}
 	before := diskReads(on)
 	if c.fs == "" {
 		args = append(args, "-cold", "-dir", on)
