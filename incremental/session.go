@@ -93,7 +93,8 @@ type failure struct {
 
 // Open opens the cache file inc.File for runs that are like [Stream] with these
 // arguments. Root need not exist. Inc.Deleted is not called: runs yield deleted files.
-// Opts.Files must be nil: Run takes the names. Each run fills in opts.Report.
+// Opts.Files must be nil: Run takes the names, which are relative to root. So must
+// opts.Roots. Each run fills in opts.Report.
 func Open[T any](root string, inc Options[T], opts fileproc.Options, fn func(*fileproc.File) (T, error)) (*Session[T], error) {
 	if opts.Files != nil {
 		return nil, errors.New("incremental: Options.Files is set: a run of a Session is given the names")

@@ -125,7 +125,7 @@ type Watcher[T any] struct {
 }
 
 // New returns a Watcher. The arguments are those of incremental.Stream, with two
-// exceptions: inc.Deleted is not called, and opts.Files must be nil.
+// exceptions: inc.Deleted is not called, and opts.Files and opts.Roots must be nil.
 func New[T any](root string, inc incremental.Options[T], opts fileproc.Options, fn func(*fileproc.File) (T, error)) *Watcher[T] {
 	w := &Watcher[T]{
 		root: root, inc: inc, opts: opts, fn: fn, syncs: make(chan chan<- error), ended: make(chan struct{}),
