@@ -111,7 +111,7 @@ type repository struct {
 	at     *node // its top, or root
 	length int   // of at's path
 
-	mu    sync.Mutex                     // one worker reads the index
+	mu    sync.Mutex                     // held by the worker that reads the index
 	index atomic.Pointer[gitindex.Index] // nil: not read
 }
 

@@ -359,28 +359,23 @@ func (o *Options) config(root string, noFn bool) (config, error) {
 		return config{}, err
 	}
 	c := config{
-		root: root, fsys: o.FS, files: o.Files, maxDepth: o.MaxDepth,
-		suffixes: o.Suffixes, include: o.Include, exclude: o.Exclude, gitIgnore: o.GitIgnore && !o.GitTracked, gitTracked: o.GitTracked, gitFS: o.FS, gitRoot: o.hooks.GitRoot,
+		root: root, roots: o.Roots, fsys: o.FS, files: o.Files, maxDepth: o.MaxDepth,
+		suffixes: o.Suffixes, include: o.Include, exclude: o.Exclude, gitIgnore: o.GitIgnore && !o.GitTracked, gitTracked: o.GitTracked, namesFromIndex: o.takesNamesFromIndex(), gitFS: o.FS, gitRoot: o.hooks.GitRoot,
 		ignoreByName: o.hooks.IgnoreByName, ignoreLists: o.hooks.Ignore, ignoreAbove: o.hooks.IgnoreAbove,
 		skipHidden: o.SkipHidden, skipBinary: o.SkipBinary, oneFilesystem: o.OneFilesystem,
 		shard: o.Shard, shards: o.Shards, ignoreCase: o.IgnoreCase,
 		followFiles: o.Symlinks != SymlinksSkip, followDirs: o.Symlinks == SymlinksFollow, followOutside: o.SymlinksOutside,
-		noRead: o.ReadSize == NoRead, readLimit: o.MaxFileSize, skipLarger: o.SkipLarger, stat: o.Stat, allTypes: o.AllTypes, statFirst: o.hooks.Unchanged != nil, noURing: o.DisableURing, durable: o.Durable, onReplace: o.hooks.OnReplace, download: o.Download,
-		workers: o.Workers, mayGrow: o.FS == nil || o.Workers == 0,
+		noRead: o.ReadSize == NoRead, readLimit: cmp.Or(o.MaxFileSize, defaultMaxFileSize), skipLarger: o.SkipLarger, stat: o.Stat, allTypes: o.AllTypes, statFirst: o.hooks.Unchanged != nil, noURing: o.DisableURing, durable: o.Durable, onReplace: o.hooks.OnReplace, download: o.Download,
+		workers: cmp.Or(o.Workers, runtime.GOMAXPROCS(0)), mayGrow: o.FS == nil || o.Workers == 0,
 	}
 	if c.noRead && (c.files != nil || c.statFirst || c.skipLarger > 0) {
 		c.stat = true // only metadata show what a path leads to, or the size; for statFirst they are fetched anyway
 	}
-	c.namesFromIndex = c.gitTracked && !c.noRead && c.fsys == nil && !c.followFiles && !c.allTypes && !c.statFirst && o.Select == nil && len(o.IgnoreFiles)+len(o.SkipMarked) == 0
 	if c.gitRoot != "" {
 		c.gitFS = o.hooks.GitFS
 	}
-	switch len(o.Roots) {
-	case 0:
-	case 1:
-		c.root = o.Roots[0]
-	default:
-		c.roots = o.Roots
+	if len(c.roots) == 1 {
+		c.root, c.roots = c.roots[0], nil
 	}
 	c.ignoreNames, c.ignorePaths = names.SplitPaths(o.IgnoreFiles)
 	for _, m := range o.SkipMarked {
@@ -389,16 +384,16 @@ func (o *Options) config(root string, noFn bool) (config, error) {
 			c.skipRootMarked = append(c.skipRootMarked, name)
 		}
 	}
-	if c.workers == 0 {
-		c.workers = runtime.GOMAXPROCS(0)
-	}
-	if c.readLimit == 0 {
-		c.readLimit = defaultMaxFileSize
-	}
 	if o.ReadSize > 0 {
 		c.readLimit, c.truncate = int64(o.ReadSize), true
 	}
 	return c, nil
+}
+
+// takesNamesFromIndex returns config.namesFromIndex.
+func (o *Options) takesNamesFromIndex() bool {
+	return o.GitTracked && o.ReadSize != NoRead && o.FS == nil && o.Symlinks == SymlinksSkip && !o.AllTypes && o.hooks.Unchanged == nil &&
+		o.Select == nil && len(o.IgnoreFiles)+len(o.SkipMarked) == 0
 }
 
 // callbacks returns the caller's functions, without fn.
