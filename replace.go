@@ -26,7 +26,7 @@ import (
 //
 // The new file keeps the mode (setuid and setgid as after a write), the owner, the group,
 // the flags of chattr or chflags, and on Linux, macOS, FreeBSD and NetBSD the extended
-// attributes. On Linux the ACL is one of them; other Unix systems and js lose ACLs. Windows
+// attributes. ACLs stay on Linux, macOS and Windows; other systems lose them. Windows
 // keeps attributes, owner, ACL, streams and creation time, but no auditing rules. What
 // depends on the content (security.capability, ima and evm) goes, as after a write. If
 // something cannot be kept, such as the owner of another user's file, Replace fails before

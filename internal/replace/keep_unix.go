@@ -28,6 +28,9 @@ func keep(old, new int, was, now sys.Stat) error {
 		return err
 	}
 	hasACL, err := keepXattrs(old, new)
+	if err == nil {
+		err = keepACL(old, new)
+	}
 	if err != nil {
 		return err
 	}

@@ -59,14 +59,16 @@ func TestKeepOnWindows(t *testing.T) {
 	require.NoError(t, err)
 	sd, err = windows.SecurityDescriptorFromString("D:P(A;;FA;;;" + owner.String() + ")")
 	require.NoError(t, err)
-	acl, _, err := sd.DACL()
+	f, err := os.Open(name)
 	require.NoError(t, err)
-	require.NoError(t, windows.SetNamedSecurityInfo(name, windows.SE_FILE_OBJECT, windows.DACL_SECURITY_INFORMATION|windows.PROTECTED_DACL_SECURITY_INFORMATION, nil, nil, acl, nil))
+	h, err := openAt(f, "", windows.WRITE_DAC, windows.FILE_OPEN)
+	require.NoError(t, err)
+	require.NoError(t, windows.SetKernelObjectSecurity(h, windows.DACL_SECURITY_INFORMATION, sd))
+	require.NoError(t, windows.CloseHandle(h))
+	require.NoError(t, f.Close())
 	was := lookAt(t, name)
 	require.NotEqual(t, before.attributes, was.attributes)
-	if before.security == was.security {
-		t.Log("the file system has no ACLs") // wine derives them from the mode
-	}
+	require.NotEqual(t, before.security, was.security)
 	require.NoError(t, replaceIn(t, dir))
 	requireContent(t, dir, "new")
 	is := lookAt(t, name)
