@@ -119,10 +119,12 @@ func (c *comparison) name(f *fileproc.File) (string, error) {
 func (c *comparison) isUnchanged(f *fileproc.File, e *gitindex.Entry) (bool, error) {
 	was := e.Stat()
 	switch {
-	case was.IsInConflict || was.IsToBeAdded:
+	case was.IsInConflict:
 		return false, nil
-	case was.IsAssumed || was.IsOutside && !c.sparse:
+	case was.IsAssumed || was.IsOutside && !c.sparse: // also if it is to be added
 		return true, nil
+	case was.IsToBeAdded:
+		return false, nil
 	}
 	is, err := f.Stat()
 	if err != nil {

@@ -118,6 +118,9 @@ func TestChanged(t *testing.T) {
 	run(t, at("nested"), "init", "-q")
 	write("later", "")
 	run(t, top, "add", "-N", "later")
+	write("assumed later", "")
+	run(t, top, "add", "-N", "assumed later")
+	run(t, top, "update-index", "--assume-unchanged", "assumed later")
 	all := []string{"d/longer", "d/other", "d/x", "dir", "e/kept.log", "file", "filled", "later", "moved", "new/a/b", "unlinked"}
 	check("changes", ".", all...)
 	check("below", "d", "longer", "other", "x")

@@ -102,6 +102,11 @@ as_another_user() {
 	in_nested_modules "$@"
 }
 
+# random_repositories compares with git in other repositories each night.
+random_repositories() {
+	FILEPROC_REPOSITORIES=1000 FILEPROC_PROJECTS=20 FILEPROC_SEED=$(date +%Y%j) go_test -count 1 -run 'RandomRepositories|RealProjects' ./tests
+}
+
 # spark_driver tests what the driver does without Spark.
 spark_driver() { has python3 || return 0; python3 -B examples/spark/driver_unit_test.py; }
 
@@ -137,6 +142,7 @@ step "vet and builds for every platform" scripts/cross.sh
 beside "mutants" env TMPDIR="$tmp" go -C scripts run ./mutants
 beside "mistakes by syntax" env TMPDIR="$tmp" go -C scripts run ./mutants -sample 300 -with ./tests \
 	-since "$(git describe --tags --abbrev=0 2>/dev/null || git rev-list --max-parents=0 HEAD | tail -n 1)" . ./incremental ./watch
+beside "random repositories" random_repositories
 beside "Spark" scripts/spark.sh
 beside "Beam" scripts/beam.sh
 # arm64 and s390x are run by hand, because qemu's user mode sometimes spins forever in Go programs.
