@@ -4,7 +4,7 @@
 # more in the cold mode, while the machine's caches are dropped again and again. Needs root, loop devices and the tools of
 # each file system; a file system without its tools is skipped with the reason. Installs nothing.
 #
-# These names run no tests. They check trees, warm and cold, with each backend:
+# These names run no tests but those of File.Replace on the last line. They check trees, warm and cold, with each backend:
 #   ext4-inline, ext4-encrypted (with its key, without, with it again), btrfs-compressed (zstd, lzo, zlib)
 #   ext4-immutable, xfs-immutable, btrfs-immutable (and append-only, as root and another user), xfs-reflink, btrfs-reflink
 #   nfs3, nfs4, smb, f2fs, jfs, nilfs2, reiserfs, udf, vfat: also while others write, and in a user-mode Linux (uml.sh)
@@ -232,6 +232,12 @@ test_changing() {
 	"$built/break-linux" churn -for "$soak" -dir "$at" | sed 's/^/   churn: /'
 }
 
+# test_replace runs the tests of File.Replace that need no links, no modes, no exact times and no exchange of names.
+test_replace() {
+	run_tests tests -test.run '^TestInvariant11(Replace|Killed|Temporaries|Leftovers)$|^TestReplace(Again|ThenEnd)$|^TestDurable$'
+	echo "   Replace: $(grep -c '^--- PASS' "$tmp/log") tests pass"
+}
+
 # serve makes what a server exports: ext4, or tmpfs for nfs4, whose positions in a directory do not survive a change before Linux 6.6.
 serve() { # commands that are needed
 	needs "$@"
@@ -290,6 +296,7 @@ esac
 if is "$name" squashfs erofs; then
 	check linux "$at" 100
 elif is "$name" "${in_uml[@]}"; then
+	test_replace
 	test_changing
 	exit # the kernel ends with what is mounted
 elif is "$name" "${trees[@]}"; then

@@ -35,9 +35,9 @@ echo o >/proc/sysrq-trigger
 sleep 60
 END
 chmod +x "$tmp/init"
-memory=$tmp # the kernel's memory is a file there
-[ ! -w /dev/shm ] || memory=/dev/shm
-TMPDIR=$memory linux.uml mem=4G rootfstype=hostfs root=/dev/root ro init="$tmp/init" quiet loglevel=1 con=null con0=null,fd:1 \
+shared=$tmp # the kernel's memory is a file there. Not $memory, which is removed at the end: see lib.sh
+[ ! -w /dev/shm ] || shared=/dev/shm
+TMPDIR=$shared linux.uml mem=4G rootfstype=hostfs root=/dev/root ro init="$tmp/init" quiet loglevel=1 con=null con0=null,fd:1 \
 	con1=null </dev/null 2>&1 | sed -u 's/\r$//' || true
 status=$(cat "$tmp/out/status" 2>/dev/null || true)
 [[ $status =~ ^[0-9]+$ ]] || { echo "uml: the kernel has ended before the command" >&2; exit 1; }

@@ -277,6 +277,123 @@ func testKilled(t *testing.T, root string, most int) {
 	t.Log(left, " temporary files were left")
 }
 
+// TestInvariant11Full: on a disk that is full, and above a quota, each file stays as it is, and nothing is left.
+func TestInvariant11Full(t *testing.T) {
+	for name, prepare := range map[string]func(t *testing.T) (at string, isFull error){
+		"tmpfs": func(t *testing.T) (string, error) {
+			at := t.TempDir()
+			if err := unix.Mount("tmpfs", at, "tmpfs", 0, "size=1m"); err != nil {
+				t.Skip("nothing can be mounted here: ", err)
+			}
+			t.Cleanup(func() { require.NoError(t, unix.Unmount(at, 0)) })
+			return at, unix.ENOSPC
+		},
+		"ext4": func(t *testing.T) (string, error) { return mountFull(t, 8<<20, "mkfs.ext4 -q -F -m 0"), unix.ENOSPC },
+		"btrfs with a quota": func(t *testing.T) (string, error) {
+			at := mountFull(t, 160<<20, "mkfs.btrfs -q -f")
+			limited := filepath.Join(at, "limited")
+			for _, args := range [][]string{{"subvolume", "create", limited}, {"quota", "enable", at}, {"qgroup", "limit", "1M", limited}} {
+				if out, err := exec.Command("btrfs", args...).CombinedOutput(); err != nil {
+					t.Skipf("left out: %v: %s", err, out)
+				}
+			}
+			return limited, unix.EDQUOT
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			at, isFull := prepare(t)
+			root := filepath.Join(at, "root")
+			for i := range 5 {
+				write(t, root, map[string]string{fmt.Sprint("f", i): fmt.Sprint("old ", i)})
+			}
+			was := contents(t, root)
+			filler, err := os.Create(filepath.Join(at, "filler"))
+			require.NoError(t, err)
+			for err == nil {
+				_, err = filler.Write(fullPage)
+			}
+			require.ErrorIs(t, err, isFull)
+			require.NoError(t, filler.Close())
+			for _, opts := range []fileproc.Options{{}, {Durable: true}} {
+				var report fileproc.Report
+				opts.Report = &report
+				leavesNothing(t, func() {
+					err := fileproc.ForEach(t.Context(), root, opts, func(f *fileproc.File) error { return f.Replace(bytes.Repeat(fullPage, 100)) })
+					require.ErrorIs(t, err, isFull)
+				})
+				require.Zero(t, report.Replaced)
+				require.Equal(t, was, contents(t, root))
+			}
+		})
+	}
+}
+
+var fullPage = bytes.Repeat([]byte("full"), 1<<10)
+
+func mountFull(t *testing.T, size int64, mkfs string) string {
+	image := filepath.Join(memoryDir(t), "image")
+	format(t, image, size, mkfs)
+	at, _, err := mount(t, image, "")
+	if err != nil {
+		t.Skip("nothing can be mounted here: ", err)
+	}
+	return at
+}
+
+// TestInvariant11AppendOnlyDirectory: where no file can be removed, no temporary file is made.
+func TestInvariant11AppendOnlyDirectory(t *testing.T) {
+	if fileproc.Backend() == "generic" {
+		t.Skip("the generic backend does not know such directories")
+	}
+	root := t.TempDir()
+	write(t, root, map[string]string{"f": "old"})
+	for name, flag := range map[string]int{"append-only": 0x20, "immutable": 0x10} {
+		if !setInodeFlags(t, root, flag) {
+			t.Skip("left out: no flags")
+		}
+		err := fileproc.ForEach(t.Context(), root, fileproc.Options{}, func(f *fileproc.File) error { return f.Replace([]byte("new")) })
+		dir, e := os.Open(root)
+		require.NoError(t, e)
+		e = unix.IoctlSetPointerInt(int(dir.Fd()), unix.FS_IOC_SETFLAGS, 0)
+		require.NoError(t, errors.Join(e, dir.Close()))
+		require.ErrorIs(t, err, unix.EPERM, name)
+		require.Equal(t, map[string]string{"f": "old"}, contents(t, root), name)
+	}
+}
+
+// TestInvariant11Project: the file stays in its project, whose quota counts it.
+func TestInvariant11Project(t *testing.T) {
+	at := mountFull(t, 320<<20, "mkfs.xfs -q -f")
+	if fileproc.Backend() == "generic" {
+		t.Skip("the generic backend does not know projects")
+	}
+	project := func(name string, args ...string) string {
+		out, err := exec.Command("xfs_io", append(args, "-c", "lsproj", name)...).CombinedOutput()
+		if err != nil {
+			t.Skipf("left out: %v: %s", err, out)
+		}
+		return string(out)
+	}
+	for name, of := range map[string][]string{"plain": nil, "inherits": {"-c", "chproj 7", "-c", "chattr +P"}} {
+		dir := filepath.Join(at, name)
+		require.NoError(t, os.Mkdir(dir, 0o755))
+		project(dir, of...)
+		write(t, dir, map[string]string{"own": "old", "other": "old"})
+		was := project(filepath.Join(dir, "own"), "-c", "chproj 8")
+		err := fileproc.ForEach(t.Context(), dir, fileproc.Options{}, func(f *fileproc.File) error { return f.Replace([]byte("new")) })
+		now := contents(t, dir)
+		require.Equal(t, was, project(filepath.Join(dir, "own")))
+		require.Contains(t, was, "8")
+		require.Equal(t, "new", now["other"])
+		if err != nil { // names of files of other projects cannot be exchanged where files inherit the directory's
+			require.ErrorIs(t, err, unix.EXDEV)
+			require.Equal(t, "old", now["own"])
+		}
+		require.Equal(t, err == nil, now["own"] == "new")
+		require.Len(t, now, 2)
+	}
+}
+
 // TestInvariant11HostileReplace: while a racer swaps directories for links out of root, and files for others, nothing outside is
 // replaced, and nothing is left anywhere.
 func TestInvariant11HostileReplace(t *testing.T) {

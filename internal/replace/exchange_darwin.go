@@ -19,6 +19,10 @@ func renameNew(dir int, a, b names.Name) error {
 
 func isOverlay(int) bool { return false }
 
+func checkDir(int) (uint32, error) { return 0, nil }
+
+func keepProject(int, int, uint32) error { return nil }
+
 func startWriteback(int) {}
 
 // OpenSync fails: no call here makes a whole file system durable and reports what it could not write.

@@ -16,6 +16,10 @@ func renameNew(int, names.Name, names.Name) error { return unix.ENOSYS }
 
 func isOverlay(int) bool { return false }
 
+func checkDir(int) (uint32, error) { return 0, nil }
+
+func keepProject(int, int, uint32) error { return nil }
+
 func startWriteback(int) {}
 
 // flush sends an open file or directory to the disk.

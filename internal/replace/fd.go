@@ -27,11 +27,15 @@ func Prepare(dir, old int, name names.Name, data []byte, check Check, durable bo
 		return p, err
 	}
 	p = Pending{Name: name, old: was}
+	project, err := checkDir(dir)
+	if err != nil {
+		return p, err
+	}
 	fd, err := p.create(dir)
 	if err != nil {
 		return p, err
 	}
-	if err = p.fill(old, fd, data); err == nil && durable {
+	if err = p.fill(old, fd, data, project); err == nil && durable {
 		err = fsync(fd)
 	}
 	if e := unix.Close(fd); e != nil && e != unix.EINTR && err == nil { // NFS reports a full disk here
@@ -60,10 +64,13 @@ func (p *Pending) create(dir int) (fd int, err error) {
 }
 
 // fill gives the temporary file fd what belongs to the old one, and then data.
-func (p *Pending) fill(old, fd int, data []byte) error {
+func (p *Pending) fill(old, fd int, data []byte, project uint32) error {
 	now, err := sys.Fstat(fd)
 	if err == nil {
 		err = keep(old, fd, p.old, now)
+	}
+	if err == nil {
+		err = keepProject(old, fd, project)
 	}
 	if err == nil {
 		err = write(fd, data)
