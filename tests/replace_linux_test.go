@@ -27,6 +27,7 @@ func init() {
 	tasks["kept"] = keptByReplace
 	tasks["other's"] = replaceOthers
 	tasks["until killed"] = replaceUntilKilled
+	tasks["durable with few descriptors"] = durableWithFewDescriptors
 }
 
 // acl returns an ACL as an extended attribute: entries of a tag, permissions and a number.
@@ -213,6 +214,27 @@ func replaceOthers(t *testing.T, root string) {
 	require.ErrorIs(t, failed["group/f"], unix.EPERM)
 	require.ErrorIs(t, failed["closed/f"], unix.EACCES)
 	require.Zero(t, report.Replaced)
+}
+
+// TestInvariant4Durable: the directories of files that wait for others leave descriptors for the rest of the run.
+func TestInvariant4Durable(t *testing.T) {
+	root := t.TempDir()
+	for i := range 120 {
+		write(t, root, map[string]string{fmt.Sprintf("d%d/e%d/f", i%20, i): "old"})
+	}
+	runTask(t, "durable with few descriptors", root)
+	for rel, content := range contents(t, root) {
+		require.Equal(t, "new", content, rel)
+	}
+}
+
+func durableWithFewDescriptors(t *testing.T, root string) {
+	limitDescriptors(t, 32)
+	var report fileproc.Report
+	require.NoError(t, fileproc.ForEach(t.Context(), root, fileproc.Options{Durable: true, Workers: 4, Report: &report}, func(f *fileproc.File) error {
+		return f.Replace([]byte("new"))
+	}))
+	require.EqualValues(t, 120, report.Replaced)
 }
 
 // replaceUntilKilled replaces all files by turns, on two workers.
@@ -425,7 +447,7 @@ func TestInvariant11HostileReplace(t *testing.T) {
 	replaced := int64(0)
 	end := time.Now().Add(time.Duration(testtree.Rounds(t, "FILEPROC_HOSTILE", 1)) * time.Second)
 	for i := 0; time.Now().Before(end) || replaced == 0; i++ {
-		opts := fileproc.Options{Report: &report, Workers: 1 + i%4, Stat: i%2 == 0, Symlinks: []fileproc.Symlinks{fileproc.SymlinksSkip, fileproc.SymlinksFiles}[i%2]}
+		opts := fileproc.Options{Report: &report, Workers: 1 + i%4, Stat: i%2 == 0, Durable: i%3 == 0, Symlinks: []fileproc.Symlinks{fileproc.SymlinksSkip, fileproc.SymlinksFiles}[i%2]}
 		_ = fileproc.ForEach(t.Context(), h.root, opts, func(f *fileproc.File) error {
 			if bytes.Contains(f.Data(), []byte("SECRET")) || bytes.Contains(f.Data(), []byte("root:")) {
 				t.Errorf("%s: read from outside", f.Rel())

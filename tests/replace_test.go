@@ -335,10 +335,10 @@ func TestInvariant11Several(t *testing.T) {
 	write(t, root, files)
 	var replaced atomic.Int64
 	var formatters sync.WaitGroup
-	for range 4 {
+	for i := range 4 {
 		formatters.Go(func() {
 			var report fileproc.Report
-			err := fileproc.ForEach(t.Context(), root, fileproc.Options{Report: &report}, func(f *fileproc.File) error {
+			err := fileproc.ForEach(t.Context(), root, fileproc.Options{Durable: i == 3, Report: &report}, func(f *fileproc.File) error {
 				err := f.Replace(append(f.Data(), '+'))
 				if errors.Is(err, fileproc.ErrChanged) {
 					return nil
