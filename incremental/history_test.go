@@ -180,7 +180,7 @@ func (h *history) newUser(file, own string, links fileproc.Symlinks) *user {
 	r := h.Rand
 	u := &user{own: own, entry: choose(r, "Process", "Process", "Stream", "ForEach")}
 	u.inc.File, u.inc.Version = file, choose(r, "1", "1", "2")
-	u.inc.Compare = choose(r, incremental.CompareAuto, incremental.CompareAuto, incremental.CompareMetadata, incremental.CompareContent)
+	u.inc.Compare = choose(r, incremental.CompareAuto, incremental.CompareGit, incremental.CompareMetadata, incremental.CompareContent)
 	if u.inc.Compare == incremental.CompareMetadata && !h.metadata {
 		u.inc.Compare = incremental.CompareAuto // nobody promises anything here
 	}

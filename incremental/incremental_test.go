@@ -836,9 +836,9 @@ func TestNotUTF8(t *testing.T) {
 
 func TestBadOptions(t *testing.T) {
 	t.Parallel()
-	_, err := incremental.Process(t.Context(), t.TempDir(), incremental.Options[string]{Compare: 3}, fileproc.Options{}, result)
+	_, err := incremental.Process(t.Context(), t.TempDir(), incremental.Options[string]{Compare: 4}, fileproc.Options{}, result)
 	require.EqualError(t, err, `incremental: Options.File is empty: only a Session keeps results in memory
-incremental: Options.Compare is 3: want CompareAuto, CompareMetadata or CompareContent`)
+incremental: Options.Compare is 4: want CompareAuto, CompareMetadata, CompareContent or CompareGit`)
 	n := 0
 	for _, err := range incremental.Stream(t.Context(), t.TempDir(), incremental.Options[string]{}, fileproc.Options{}, result) {
 		require.EqualError(t, err, "incremental: Options.File is empty: only a Session keeps results in memory")

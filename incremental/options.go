@@ -71,4 +71,20 @@ const (
 	CompareMetadata
 	// CompareContent compares content on every file system.
 	CompareContent
+	// CompareGit is CompareAuto, and also knows tracked files in a git work tree: if git's index
+	// shows that a file has the content that it had in an earlier run, the file is unchanged
+	// although it is another one, as in a fresh clone to which the cache file was restored. The
+	// file is not opened. CompareGit does not see a change that git status does not see. Fn must
+	// take the content from File.Data, and nothing but size and mode from File.Stat.
+	// CompareAuto decides
+	//
+	//   - with fileproc.NoRead or Options.FS, and where CompareAuto compares content;
+	//   - for a file that is untracked, longer than ReadSize or skipped by SkipBinary, and one that
+	//     attributes let git convert: by autocrlf or eol, if that changes the file, by
+	//     a filter (as Git LFS is one), ident or working-tree-encoding.
+	//
+	// A file is read if the index is damaged, or does not show that the file is unchanged: because
+	// the file is as new as the index, was written since then, or is marked as assume-unchanged
+	// or skip-worktree.
+	CompareGit
 )

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fileproc/fileproc/internal/gitignore"
 	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/stretchr/testify/require"
 )
@@ -114,4 +115,28 @@ func TestRulesOfNoDirectory(t *testing.T) {
 	r := newRules(string(filepath.Separator), nil)
 	r.note("x")
 	require.Empty(t, r.names)
+}
+
+// TestFiltersIn: the patterns of an attributes file that name a conversion, or a macro that may name one.
+func TestFiltersIn(t *testing.T) {
+	t.Parallel()
+	for attributes, want := range map[string]string{
+		"":                             "",
+		"* text=auto eol=lf\n":         "",
+		"\ufeffa ident\nd/* -filter\n": "a d/a d/b",
+		"# a ident\n*.c diff\n\ta  working-tree-encoding=UTF-16": "a d/a",
+		"[attr]x filter=y\n":       "a b d/a d/b",
+		"\"b\" filter=lfs -text\n": "a b d/a d/b",
+		"filter text\nident\n":     "",
+	} {
+		got := ""
+		for _, dir := range []string{"", "d/"} {
+			for _, name := range []string{"a", "b"} {
+				if list := filtersIn(attributes); list != nil && list.Match(dir, name, false) == gitignore.Ignored {
+					got += " " + dir + name
+				}
+			}
+		}
+		require.Equal(t, want, strings.TrimSpace(got), attributes)
+	}
 }

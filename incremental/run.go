@@ -43,7 +43,8 @@ type run[T any] struct {
 	loaded  fs.FileInfo // of the cache file, nil if there was none
 	begun   time.Time   // before any file was looked at
 	trust   trust
-	asks    bool // the run calls judgeUnread for each file
+	git     map[string]*gitTree // with CompareGit, by root; nil: no work tree
+	asks    bool                // the run calls judgeUnread for each file
 	gone    deletions
 	report  fileproc.Report
 	workers []workerState[T]
@@ -69,6 +70,7 @@ type workerState[T any] struct {
 	dir      any               // the directory of the last file
 	known    cachefile.Dir     // what the cache file has of that directory
 	isOwnDir bool              // whether the cache file is in that directory
+	tracked  gitDir            // with CompareGit: what git has there
 	buf      []byte
 	recent   []*recent // go to Session.recent when all workers are done
 	written  *written  // by the call of fn, nil if it has not replaced the file
@@ -126,8 +128,8 @@ func newRun[T any](root string, inc *Options[T], opts *fileproc.Options, fn func
 	if isSession && opts.Roots != nil {
 		err = errors.Join(err, errors.New("incremental: Options.Roots is set: the names that a Session is given are relative to one root"))
 	}
-	if inc.Compare < CompareAuto || inc.Compare > CompareContent {
-		err = errors.Join(err, fmt.Errorf("incremental: Options.Compare is %d: want CompareAuto, CompareMetadata or CompareContent", inc.Compare))
+	if inc.Compare < CompareAuto || inc.Compare > CompareGit {
+		err = errors.Join(err, fmt.Errorf("incremental: Options.Compare is %d: want CompareAuto, CompareMetadata, CompareContent or CompareGit", inc.Compare))
 	}
 	if err != nil {
 		return nil, err
@@ -184,6 +186,10 @@ func (r *run[T]) keyOf(f *fileproc.File) string { return r.prefix(f.Root()) + f.
 // inspectRoot finds out whether metadata can be compared below a root, and where below the roots the cache file is.
 func (r *run[T]) inspectRoot() {
 	compare := r.inc.Compare
+	r.git = nil
+	if compare == CompareGit {
+		compare, r.git = CompareAuto, map[string]*gitTree{}
+	}
 	r.trust.compare, r.trust.root, r.ownDirs = compare, compare == CompareMetadata, nil
 	r.trust.others.Clear() // the number of a device that was mounted may be another one's by now
 	r.trust.last.Store(0)
@@ -194,6 +200,9 @@ func (r *run[T]) inspectRoot() {
 		dir := root
 		if info, err := os.Stat(root); err == nil && !info.IsDir() { // it may be the cache file
 			dir = filepath.Dir(root)
+		}
+		if r.git != nil {
+			r.git[root] = gitTreeOf(dir)
 		}
 		if below := pathBelow(dir, r.store.Path); below != "" && !r.isInMemory() {
 			dir, r.own = path.Split(below)
@@ -268,6 +277,10 @@ func (r *run[T]) prepareDir(w *workerState[T], f *fileproc.File) {
 		key := r.keyOf(f)
 		key = key[:len(key)-len(f.Name())]
 		w.dir, w.known, w.isOwnDir = dir, r.store.Dir(key), slices.Contains(r.ownDirs, key)
+		if r.git != nil {
+			rel := f.Rel()
+			r.git[f.Root()].read(&w.tracked, rel[:len(rel)-len(f.Name())])
+		}
 	}
 }
 
@@ -299,7 +312,11 @@ func (r *run[T]) judgeUnread(w *workerState[T], f *fileproc.File) verdict {
 	if !p.isKnown || !r.trust.of(s, f) {
 		return verdictCall
 	}
-	if id, _ := identityOf(s); id == p.ID && !p.isYoung && r.take(w, p) {
+	id, _ := identityOf(s)
+	if r.git != nil && p.ID.Content != noContent {
+		id = w.tracked.identityIn(f.Name(), s)
+	}
+	if id == p.ID && !p.isYoung && r.take(w, p) {
 		return verdictTake
 	}
 	return verdictCall
@@ -482,6 +499,9 @@ func (r *run[T]) look(f *fileproc.File) (cachefile.Identity, bool) {
 	if r.asks {
 		// The metadata is from before the content was read.
 		if s, err := f.Stat(); err == nil && r.trust.of(s, f) {
+			if id, ok := r.blob(f, s); ok {
+				return id, true
+			}
 			return identityOf(s)
 		}
 	}

@@ -491,7 +491,7 @@ func TestDirectoriesThatAreGiven(t *testing.T) {
 func TestWrongOptions(t *testing.T) {
 	t.Parallel()
 	for file, inFile := range map[string]string{"": "is empty", "a\x00b": "NUL byte", "\x00": "NUL byte"} {
-		for _, compare := range []Compare{-1, CompareContent + 1} {
+		for _, compare := range []Compare{-1, CompareGit + 1} {
 			_, err := begin(t.TempDir(), &Options[string]{File: file, Compare: compare}, &fileproc.Options{}, func(*fileproc.File) (string, error) { return "", nil })
 			require.ErrorContains(t, err, inFile)
 			require.ErrorContains(t, err, "Options.Compare is")

@@ -53,8 +53,11 @@ func (e *Entry) IsOf(r io.Reader, size int64) bool {
 	}
 	fmt.Fprintf(h, "blob %d\x00", size)
 	n, err := io.Copy(h, r)
-	return err == nil && n == size && bytes.Equal(h.Sum(nil), e.head[hashAt:hashAt+e.hashSize()])
+	return err == nil && n == size && bytes.Equal(h.Sum(nil), e.ID())
 }
+
+// ID returns git's hash of the content of e, which must not be changed.
+func (e *Entry) ID() []byte { return e.head[hashAt : hashAt+e.hashSize()] }
 
 // A Time has the lowest bits of the seconds since 1970, and the nanoseconds, which are 0 if who wrote the index has none.
 type Time struct{ sec, nsec uint32 }

@@ -21,6 +21,7 @@ type config struct {
 	repo           *Repository
 	home           string
 	excludesFile   string
+	attributesFile string            // of the user, unless core.attributesFile names another
 	others         map[string]string // other variables
 	worktreeConfig bool              // extensions.worktreeConfig: the work tree has a configuration of its own
 	skipUnreadable bool              // read skips the current file if the user may not read it

@@ -500,6 +500,42 @@ func (r *Repository) Settings() (isSet func(name string, byDefault bool) bool, e
 	}, err
 }
 
+// Attributes returns the lines of the attributes files that apply to a directory, "" or a path with a slash at its end, and not
+// to the one above it.
+func (r *Repository) Attributes(dir string) (lines []byte, err error) {
+	files := []string{dir + ".gitattributes"}
+	if dir == "" {
+		c, err := r.config()
+		if err != nil {
+			return nil, err
+		}
+		user := c.attributesFile
+		if value, isSet := c.others["core.attributesfile"]; isSet {
+			if user, err = c.expand(value, ""); err != nil {
+				return nil, err
+			}
+		}
+		files = append(files, "/etc/gitattributes", user, join(r.common, "info/attributes"))
+	}
+	for i, file := range files {
+		if file == "" {
+			continue
+		}
+		content, err := r.read(file, i == 0)
+		if err != nil {
+			return nil, err
+		}
+		lines = append(append(lines, content...), '\n')
+	}
+	return lines, nil
+}
+
+// Submodule returns the repository whose top is at this path of the work tree, or nil.
+func (r *Repository) Submodule(path string) *Repository {
+	sub, _ := openNested(Place{Dir: r.top.path(path)})
+	return sub
+}
+
 // IndexTime returns when the index was written, or the zero time if there is none.
 func (r *Repository) IndexTime() (time.Time, error) {
 	info, err := os.Stat(r.top.path(join(r.dir, "index")))
@@ -537,7 +573,7 @@ func (r *Repository) config() (*config, error) {
 		files = append(files, getenv("GIT_CONFIG_SYSTEM", "/etc/gitconfig"))
 	}
 	if user != "" {
-		c.excludesFile = filepath.Join(user, "git", "ignore")
+		c.excludesFile, c.attributesFile = filepath.Join(user, "git", "ignore"), filepath.Join(user, "git", "attributes")
 		files = append(files, getenv("GIT_CONFIG_GLOBAL", filepath.Join(user, "git", "config")))
 	}
 	if c.home != "" {

@@ -828,3 +828,31 @@ func TestRepositoryOfAnFS(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "r", r.top.Dir)
 }
+
+// TestAttributes: the attributes of a repository are those of the user, of the repository, and of each directory.
+func TestAttributes(t *testing.T) {
+	noUser(t)
+	home, dir := t.TempDir(), t.TempDir()
+	t.Setenv("XDG_CONFIG_HOME", home)
+	write(t, home, map[string]string{"git/attributes": "user", "other": "other"})
+	write(t, dir, map[string]string{".git/HEAD": "x", ".git/objects/": "", ".git/refs/": "", ".git/info/attributes": "info",
+		".gitattributes": "top\n", "d/.gitattributes": "below", "e/.gitattributes/": ""})
+	repo, err := Find(Place{Dir: dir})
+	require.NoError(t, err)
+	attributes := func(of string) string {
+		lines, err := repo.Attributes(of)
+		require.NoError(t, err)
+		return strings.Join(strings.Fields(string(lines)), " ")
+	}
+	require.Equal(t, "top user info", attributes(""))
+	require.Equal(t, "below", attributes("d/"))
+	require.Empty(t, attributes("e/"))
+	require.Empty(t, attributes("none/"))
+	for value, want := range map[string]string{filepath.Join(home, "other"): "top other info", "": "top info"} {
+		write(t, dir, map[string]string{".git/config": "[core]\nattributesFile = " + strconv.Quote(value)})
+		require.Equal(t, want, attributes(""))
+	}
+	write(t, dir, map[string]string{".git/config": "[core]\nattributesFile = ~nobody-at-all/x"})
+	_, err = repo.Attributes("")
+	require.Error(t, err)
+}
