@@ -67,7 +67,7 @@ func TestCases(t *testing.T) {
 	set := tickets.Set{Layout: tickets.Flat, Count: 30, Seed: 1}
 	_, err := set.Generate(t.Context(), out)
 	require.NoError(t, err)
-	for _, args := range [][]string{{"init", "-q"}, {"add", "."}} { // for -case git
+	for _, args := range [][]string{{"init", "-q"}, {"add", "."}, {"-c", "user.name=bench", "-c", "user.email=bench", "commit", "-q", "-m", "made"}} { // for -case git
 		require.NoError(t, exec.Command("git", append([]string{"-C", out}, args...)...).Run())
 	}
 	t.Chdir("../../..") // as the command is started

@@ -8,15 +8,18 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 
 	"github.com/fileproc/fileproc"
 	"github.com/fileproc/fileproc/git"
+	"github.com/fileproc/fileproc/incremental"
 	"github.com/fileproc/fileproc/scripts/internal/fail"
 	"github.com/fileproc/fileproc/scripts/internal/record"
 	"github.com/fileproc/fileproc/scripts/internal/turns"
 )
 
-// git compares with git's commands, in -dir or in a repository of 100,000 files that it makes.
+// git compares with git's commands, in -dir or in a repository of 100,000 files that it makes, and runs with the cache file of
+// another clone with full runs.
 func (r *run) git() []record.Record {
 	command := func(args ...string) ([]byte, error) {
 		return exec.CommandContext(r.ctx, "git", append([]string{"-C", r.dir, "--no-optional-locks"}, args...)...).Output()
@@ -32,6 +35,7 @@ func (r *run) git() []record.Record {
 		fail.Must(command("add", "."))
 		fail.Must(command("-c", "user.name=bench", "-c", "user.email=bench", "commit", "-q", "-m", "made"))
 	}
+	unhidden := fileproc.Options{SkipHidden: true}
 	tracked := bytes.Count(fail.Must(command("ls-files", "-z")), []byte{0})
 	names := func(opts fileproc.Options) turns.Side {
 		return turns.Work(func() (files int, bytes int64, err error) {
@@ -50,7 +54,20 @@ func (r *run) git() []record.Record {
 		return turns.Work(func() (int, int64, error) { _, err := command(args...); return tracked, 0, err }).Side()
 	}
 	changed := turns.Work(func() (int, int64, error) { _, err := git.Changed(r.ctx, r.dir); return tracked, 0, err }).Side()
+	clone := filepath.Join(r.temp(), "clone")
+	inc := incremental.Options[int]{File: clone + ".cache", Compare: incremental.CompareGit}
+	restored := turns.Work(func() (int, int64, error) { return sum(incremental.Process(r.ctx, clone, inc, unhidden, size)) }).Side()
+	origin := strings.TrimSpace(string(fail.Must(command("rev-parse", "--absolute-git-dir"))))
+	for range 2 {
+		fail.On(os.RemoveAll(clone))
+		fail.Must(command("clone", "-q", "--shared", origin, clone))
+		if _, err := os.Stat(inc.File); err != nil {
+			fail.Must(restored.Pass())
+		}
+	}
+	full := turns.Work(func() (int, int64, error) { return sum(fileproc.Process(r.ctx, clone, unhidden, size)) }).Side()
 	return r.compare(
+		turns.Against("CompareGit in a fresh clone / a full run", restored, full),
 		turns.Against("Walk with GitTracked / git ls-files", names(fileproc.Options{GitTracked: true}), inGit("ls-files", "-z")),
 		turns.Against("whole with GitTracked / a run that lists", r.fileproc(fileproc.Options{GitTracked: true}), r.fileproc(fileproc.Options{Exclude: []string{".git"}})),
 		turns.Against("git.Changed / git status", changed, inGit("status", "--porcelain")))
