@@ -509,16 +509,16 @@ func TestFilesOfAnFSInDeepDirectories(t *testing.T) {
 type swapped struct {
 	fs.FS
 	files map[string]fs.File
-	fails map[string]int // opens that fail
-	open  *int
+	fails map[string]*atomic.Int32 // opens that fail
+	open  *atomic.Int32            // the pool may grow
 }
 
 type counted struct {
 	fs.File
-	open *int
+	open *atomic.Int32
 }
 
-func (f counted) Close() error { *f.open--; return f.File.Close() }
+func (f counted) Close() error { f.open.Add(-1); return f.File.Close() }
 
 type countedDir struct {
 	counted
@@ -528,8 +528,7 @@ type countedDir struct {
 func (f countedDir) ReadDir(n int) ([]fs.DirEntry, error) { return f.dir.ReadDir(n) }
 
 func (s swapped) Open(name string) (fs.File, error) {
-	if s.fails[name] > 0 {
-		s.fails[name]--
+	if left := s.fails[name]; left != nil && left.Add(-1) >= 0 {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrPermission}
 	}
 	f, ok := s.files[name]
@@ -539,7 +538,7 @@ func (s swapped) Open(name string) (fs.File, error) {
 			return nil, err
 		}
 	}
-	*s.open++
+	s.open.Add(1)
 	if dir, ok := f.(fs.ReadDirFile); ok {
 		return countedDir{counted{f, s.open}, dir}, nil
 	}
@@ -558,15 +557,17 @@ func TestFSClosesWhatIsSwapped(t *testing.T) {
 	require.NoError(t, err)
 	lists, err := tree.Open("d")
 	require.NoError(t, err)
-	open := 0
+	var open atomic.Int32
 	fsys := swapped{FS: tree, files: map[string]fs.File{"d": noDir, "e": fileThatLists{lists.(fs.ReadDirFile)}}, open: &open}
 	var report fileproc.Report
 	_, err = fileproc.Process(t.Context(), ".", fileproc.Options{FS: fsys, Workers: 1, Report: &report}, nameOf)
 	require.ErrorIs(t, err, fileproc.ErrChanged)
 	require.EqualValues(t, 2, report.Failed)
-	require.Zero(t, open)
+	require.Zero(t, open.Load())
 
-	fsys = swapped{FS: tree, fails: map[string]int{"d": 1}, open: &open}
+	var failures atomic.Int32
+	failures.Store(1)
+	fsys = swapped{FS: tree, fails: map[string]*atomic.Int32{"d": &failures}, open: &open}
 	var failed []error
 	opts := fileproc.Options{FS: fsys, Workers: 1, Files: slices.Values([]string{"d/none", "d/too"}), OnError: func(err error) error {
 		failed = append(failed, err)
@@ -577,7 +578,7 @@ func TestFSClosesWhatIsSwapped(t *testing.T) {
 	require.Len(t, failed, 2)
 	require.ErrorIs(t, failed[0], fs.ErrPermission)
 	require.ErrorIs(t, failed[1], fs.ErrNotExist)
-	require.Zero(t, open)
+	require.Zero(t, open.Load())
 }
 
 // statOnly is an fs.FS that can look names up and follow no link by itself.
@@ -670,21 +671,21 @@ func TestFSWithoutMetadata(t *testing.T) {
 		require.NoError(t, err)
 		return f.(fs.ReadDirFile)
 	}
-	open := 0
+	var open atomic.Int32
 	fsys := swapped{FS: tree, files: map[string]fs.File{".": unknownFile{lists(".")}, "d": unknownFile{lists("d")}, "e/y": unknownFile{lists("e")}}, open: &open}
 	got, err := fileproc.Process(t.Context(), ".", fileproc.Options{FS: fsys, Ordered: true}, relOf)
 	require.ErrorIs(t, err, fs.ErrPermission)
 	require.Equal(t, []string{"a", "d/x"}, got)
-	require.Zero(t, open)
+	require.Zero(t, open.Load())
 	file, err := tree.Open("a")
 	require.NoError(t, err)
 	fsys = swapped{FS: tree, files: map[string]fs.File{".": struct{ fs.File }{lists(".")}, "a": endlessFile{file}}, open: &open}
 	_, err = fileproc.Process(t.Context(), ".", fileproc.Options{FS: fsys}, relOf)
 	require.ErrorContains(t, err, "not a directory that can be listed")
-	require.Zero(t, open)
+	require.Zero(t, open.Load())
 	delete(fsys.files, ".")
 	got, err = fileproc.Process(t.Context(), ".", fileproc.Options{FS: fsys, Ordered: true}, relOf)
 	require.ErrorIs(t, err, io.ErrNoProgress)
 	require.Equal(t, []string{"d/x", "e/y"}, got)
-	require.Zero(t, open)
+	require.Zero(t, open.Load())
 }
