@@ -14,6 +14,7 @@ import (
 
 	"github.com/fileproc/fileproc"
 	"github.com/fileproc/fileproc/internal/fsinfo"
+	"github.com/fileproc/fileproc/internal/names"
 )
 
 // maxLevels bounds the work that one path may cause: the work grows with the square of
@@ -132,8 +133,9 @@ func (e *existence) name(rel string) string {
 	if e.fsys != nil {
 		return path.Join(e.root, rel)
 	}
-	if strings.Contains(e.root, "..") { // then the path is not cleaned: the dots may be behind a link
-		return e.root + string(filepath.Separator) + filepath.FromSlash(rel)
+	if names.HasDotDot(e.root) { // then the path is not cleaned: the dots may be behind a link
+		const separator = string(filepath.Separator)
+		return strings.TrimRight(e.root, "/"+separator) + separator + filepath.FromSlash(rel)
 	}
 	return filepath.Join(e.root, filepath.FromSlash(rel))
 }

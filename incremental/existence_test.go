@@ -19,6 +19,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// TestExistenceName: a name is what File.Path is.
+func TestExistenceName(t *testing.T) {
+	for root, want := range map[string]string{"a/": "a/d/f", "../a/": "../a/d/f", "./a..b": "a..b/d/f", "a/../b//": "a/../b/d/f"} {
+		e := existence{root: root}
+		require.Equal(t, want, filepath.ToSlash(e.name("d/f")), root)
+	}
+}
+
 // TestExistenceAtLongPaths: what is at a path that is too long for one system call is looked up and read like all else.
 func TestExistenceAtLongPaths(t *testing.T) {
 	t.Parallel()

@@ -29,8 +29,9 @@ type gitTree struct {
 	filtered   map[string]*gitignore.List // by directory: what its attributes file lets git convert
 }
 
-// gitTreeOf returns the work tree that root is in, or nil if there is none whose index can be read.
-func gitTreeOf(root string) *gitTree {
+// gitTreeOf returns the work tree that root is in, or nil if there is none whose index can be read. It shares the index with
+// one of others, if it can.
+func gitTreeOf(root string, others map[string]*gitTree) *gitTree {
 	real, err := fsinfo.RealPath(root)
 	if err != nil {
 		return nil
@@ -38,6 +39,12 @@ func gitTreeOf(root string) *gitTree {
 	repo, err := gitrepo.Find(gitrepo.Place{Dir: real})
 	if err != nil {
 		return nil
+	}
+	for _, o := range others {
+		if o != nil && repo != nil && o.repo.Dir() == repo.Dir() {
+			repo.IgnoresCase = o.repo.IgnoresCase
+			return &gitTree{repo: repo, index: o.index, time: o.time, submodules: map[string]*gitTree{}, filtered: map[string]*gitignore.List{}}
+		}
 	}
 	return newGitTree(repo)
 }
@@ -89,7 +96,7 @@ func (t *gitTree) readBelowTop(d *gitDir, path string) {
 	}
 	t.index.In(&d.Dir, path)
 	d.time = t.time
-	for at := 0; len(d.Entries) > 0; {
+	for at := 0; len(d.Entries) > 0 || t.repo.IgnoresCase; { // whose entries may be those of the directory in another case
 		if list := t.filter(path[:at]); list != nil {
 			d.filters = append(d.filters, filter{list, path[at:]})
 		}
@@ -118,30 +125,33 @@ func (t *gitTree) filter(dir string) *gitignore.List {
 	defer t.mu.Unlock()
 	list, ok := t.filtered[dir]
 	if !ok {
-		content, err := t.repo.Attributes(dir)
-		if err != nil {
+		content, has, err := t.repo.Attributes(dir)
+		if err != nil || !has && t.index.Kind(dir+attributesFile) != gitindex.None { // then git takes that of the index
 			content = []byte("* filter")
 		}
-		list = filtersIn(string(content))
+		list = filtersIn(string(content), t.repo.IgnoresCase)
 		t.filtered[dir] = list
 	}
 	return list
 }
 
+const attributesFile = ".gitattributes"
+
 // filtersIn returns the patterns of the lines of an attributes file that name a conversion which may keep the size of a file.
-func filtersIn(attributes string) *gitignore.List {
+func filtersIn(attributes string, ignoresCase bool) *gitignore.List {
 	var patterns strings.Builder
 	for line := range strings.Lines(attributes) {
-		pattern, rest, _ := strings.Cut(strings.Join(strings.Fields(strings.TrimPrefix(line, "\ufeff")), " "), " ")
+		fields := strings.FieldsFunc(strings.TrimPrefix(line, "\ufeff"), func(r rune) bool { return strings.ContainsRune(" \t\r\n", r) })
+		pattern, rest, _ := strings.Cut(strings.Join(fields, " "), " ")
 		switch {
-		case !strings.Contains(rest, "filter") && !strings.Contains(rest, "ident") && !strings.Contains(rest, "encoding"):
+		case !strings.Contains(rest, "filter") && !strings.Contains(rest, "ident") && !strings.Contains(rest, "encoding"), pattern[0] == '!': // git ignores lines with !
 			continue
 		case pattern[0] == '"' || pattern[0] == '[': // it is quoted, or a macro, which any line may name
 			pattern = "*"
 		}
 		patterns.WriteString(pattern + "\n")
 	}
-	return gitignore.Parse([]byte(patterns.String()))
+	return gitignore.ParseAs([]byte(patterns.String()), ignoresCase)
 }
 
 // find returns the entry of a file that git does not convert except in ways that change the size, or nil.
@@ -156,17 +166,22 @@ func (d *gitDir) find(name string) *gitindex.Entry {
 }
 
 // identityIn returns what runs compare of a file if the index shows that the file, with the metadata s, has the content of its
-// entry, and else nothing. It follows the rule of git status, and compares all metadata, whatever core.checkStat and core.trustctime say.
-func (d *gitDir) identityIn(name string, s fileproc.Stat) (id cachefile.Identity) {
+// entry, and else nothing. It follows the rule of git status, and compares the metadata but the device, whatever core.checkStat
+// and core.trustctime say. Without isFine (see trust), times are true to the second, as for git: if a file changes right after
+// git has looked at it, its times may stay the same.
+func (d *gitDir) identityIn(name string, s fileproc.Stat, isFine bool) (id cachefile.Identity) {
 	e := d.find(name)
 	if e == nil {
 		return id
 	}
-	was := e.Stat()
+	was, written := e.Stat(), d.time
+	if !isFine {
+		written = written.Truncate(time.Second)
+	}
 	switch {
 	case was.IsLink || was.IsInConflict || was.IsAssumed || was.IsOutside || was.IsToBeAdded,
 		!was.ModTime.Is(s.ModTime) || !was.ChangeTime.Is(s.ChangeTime),
-		!was.ModTime.IsBefore(d.time) || !was.ChangeTime.IsBefore(d.time), // it may have changed in the same moment, once more
+		!was.ModTime.IsBefore(written) || !was.ChangeTime.IsBefore(written), // it may have changed in the same moment, once more
 		was.Inode != uint32(s.Inode) || was.UID != s.UID || was.GID != s.GID || was.Size != uint32(s.Size):
 		return id
 	}
@@ -191,6 +206,5 @@ func (r *run[T]) blob(f *fileproc.File, s fileproc.Stat) (id cachefile.Identity,
 	if e == nil || !e.IsOf(bytes.NewReader(f.Data()), int64(len(f.Data()))) {
 		return id, false
 	}
-	s.Size = int64(len(f.Data()))
-	return blobIdentity(e, s), true
+	return blobIdentity(e, s), true // with the size in s, which fn may use, although it may be that of older content
 }

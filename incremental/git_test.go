@@ -1,10 +1,12 @@
 package incremental_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -32,6 +34,11 @@ func (c *clone) renew(args ...string) {
 	c.t.Helper()
 	require.NoError(c.t, os.RemoveAll(c.root))
 	c.git(c.origin, append(append([]string{"clone", "-q", "--recurse-submodules"}, args...), c.origin, c.root)...)
+	c.age()
+}
+
+// age makes the index newer than all files.
+func (c *clone) age() {
 	later := time.Now().Add(time.Hour)
 	require.NoError(c.t, os.Chtimes(c.path(".git/index"), later, later))
 	require.NoError(c.t, os.Chtimes(c.path(".git/modules/sub/index"), later, later))
@@ -114,6 +121,7 @@ func TestCompareGit(t *testing.T) {
 			c.reads(3+6+1+3, "a", "d/e/c", "d/untracked") // the content of d/b is what it was
 			c.reads(3)                                    // d/b, until git refreshes the index
 			c.git(c.root, "update-index", "-q", "--refresh", "d/b")
+			c.age()
 			c.reads(0)
 			c.git(c.root, "checkout", "-q", "a", "d/e/c")
 			c.reads(3+5, "a", "d/e/c")
@@ -158,6 +166,48 @@ func TestCompareGitBranches(t *testing.T) {
 		c.renew("-c", "index.version="+index, "-c", "core.splitIndex=true")
 		c.reads(0)
 	}
+}
+
+// TestCompareGitTorn: what fn made of content and a size that do not belong together is not kept.
+func TestCompareGitTorn(t *testing.T) {
+	var files []string
+	for i := range 100 {
+		files = append(files, fmt.Sprintf("%02d=one", i))
+	}
+	c := cloned(t, "sha1", files...)
+	c.renew()
+	write := func(text string) {
+		for i := range files {
+			require.NoError(t, os.WriteFile(c.path(fmt.Sprintf("%02d", i)), []byte(text), 0o644))
+		}
+	}
+	write("longer")
+	c.opts.Workers = 1
+	checkout := sync.OnceFunc(func() { write("one") }) // when the metadata of files are known that are not read yet
+	var torn []string
+	_, err := incremental.Process(t.Context(), c.root, c.inc, c.opts, func(f *fileproc.File) (string, error) {
+		checkout()
+		if s, err := f.Stat(); err == nil && s.Size != int64(len(f.Data())) {
+			torn = append(torn, f.Rel())
+		}
+		return result(f)
+	})
+	require.NoError(t, err)
+	c.opts.Workers = 0
+	_, err = c.try(t.Context())
+	require.NoError(t, err)
+	require.Subset(t, c.calls, torn)
+	t.Log(len(torn), " files were torn")
+}
+
+// TestCompareGitAttributes: where git takes the attributes from the index, nothing is known of how it converts files.
+func TestCompareGitAttributes(t *testing.T) {
+	c := cloned(t, "sha1", "a=one", "d/b=two", "d/.gitattributes=b ident")
+	c.renew()
+	c.reads(3+3+6, "a", "d/b", "sub/s")
+	c.renew()
+	require.NoError(t, os.Remove(c.path("d/.gitattributes")))
+	c.reads(3, "d/b")
 }
 
 // TestCompareGitFilters: a conversion may give a file of another clone other content of the same size.

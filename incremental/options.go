@@ -47,6 +47,10 @@ type Options[T any] struct {
 	// writes the cache file: a program that stops in between gets them again. A run
 	// that was cancelled or stopped early makes none, and a cancel ends them.
 	//
+	// Of several roots, those count that the run has and that are directories, each by the name
+	// that it was given: results below other roots are kept. When SelectDir is asked about
+	// directories that may be gone, Entry.Root is ".".
+	//
 	// While Deleted is set, the cache file also records files whose results are not kept,
 	// but not files that could never be read, so that fn never got them.
 	// Deleted is not called for a file that only the cache file of another Version, root,
@@ -81,10 +85,12 @@ const (
 	//   - with fileproc.NoRead or Options.FS, and where CompareAuto compares content;
 	//   - for a file that is untracked, longer than ReadSize or skipped by SkipBinary, and one that
 	//     attributes let git convert: by autocrlf or eol, if that changes the file, by
-	//     a filter (as Git LFS is one), ident or working-tree-encoding.
+	//     a filter (as Git LFS is one), ident or working-tree-encoding;
+	//   - if root is in no work tree, or the index cannot be read, and in repositories below root
+	//     that are no submodules.
 	//
-	// A file is read if the index is damaged, or does not show that the file is unchanged: because
-	// the file is as new as the index, was written since then, or is marked as assume-unchanged
-	// or skip-worktree.
+	// A file is read if the index does not show that the file is unchanged: because the file is as
+	// new as the index (where times are true to a tick of a clock: if both are of one second), was
+	// written since then, or is marked as assume-unchanged or skip-worktree.
 	CompareGit
 )

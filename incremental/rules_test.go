@@ -128,15 +128,19 @@ func TestFiltersIn(t *testing.T) {
 		"[attr]x filter=y\n":       "a b d/a d/b",
 		"\"b\" filter=lfs -text\n": "a b d/a d/b",
 		"filter text\nident\n":     "",
+		"a filter\n!a filter=x\n":  "a d/a", // git takes no line with !
+		"a\u00a0filter -text\n":    "",
+		"a\tident\r\nB filter\n":   "a d/a",
 	} {
 		got := ""
 		for _, dir := range []string{"", "d/"} {
 			for _, name := range []string{"a", "b"} {
-				if list := filtersIn(attributes); list != nil && list.Match(dir, name, false) == gitignore.Ignored {
+				if list := filtersIn(attributes, false); list != nil && list.Match(dir, name, false) == gitignore.Ignored {
 					got += " " + dir + name
 				}
 			}
 		}
 		require.Equal(t, want, strings.TrimSpace(got), attributes)
 	}
+	require.Equal(t, gitignore.Ignored, filtersIn("B filter\n", true).Match("", "b", false))
 }

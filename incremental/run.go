@@ -202,7 +202,7 @@ func (r *run[T]) inspectRoot() {
 			dir = filepath.Dir(root)
 		}
 		if r.git != nil {
-			r.git[root] = gitTreeOf(dir)
+			r.git[root] = gitTreeOf(dir, r.git)
 		}
 		if below := pathBelow(dir, r.store.Path); below != "" && !r.isInMemory() {
 			dir, r.own = path.Split(below)
@@ -314,7 +314,7 @@ func (r *run[T]) judgeUnread(w *workerState[T], f *fileproc.File) verdict {
 	}
 	id, _ := identityOf(s)
 	if r.git != nil && p.ID.Content != noContent {
-		id = w.tracked.identityIn(f.Name(), s)
+		id = w.tracked.identityIn(f.Name(), s, r.trust.isFine(s, f))
 	}
 	if id == p.ID && !p.isYoung && r.take(w, p) {
 		return verdictTake
@@ -356,7 +356,7 @@ func (r *run[T]) take(w *workerState[T], p past) bool {
 	return err == nil
 }
 
-// isOwn reports whether the file name in ownDir is the cache file, its lock, or one of
+// isOwn reports whether the file name in one of ownDirs is the cache file, its lock, or one of
 // its temporary files.
 func (r *run[T]) isOwn(name string) bool {
 	rest, ok := strings.CutPrefix(name, r.own)

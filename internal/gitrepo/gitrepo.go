@@ -167,6 +167,9 @@ func (r *Repository) AppendPath(b []byte, path string) []byte {
 	return append(append(b, r.below...), path...)
 }
 
+// Dir returns the path of .git, or of the directory that this file names.
+func (r *Repository) Dir() string { return r.top.path(r.dir) }
+
 // IsTop reports whether that directory is the top.
 func (r *Repository) IsTop() bool { return r.below == "" }
 
@@ -501,18 +504,18 @@ func (r *Repository) Settings() (isSet func(name string, byDefault bool) bool, e
 }
 
 // Attributes returns the lines of the attributes files that apply to a directory, "" or a path with a slash at its end, and not
-// to the one above it.
-func (r *Repository) Attributes(dir string) (lines []byte, err error) {
+// to the one above it, and whether the directory has such a file.
+func (r *Repository) Attributes(dir string) (lines []byte, has bool, err error) {
 	files := []string{dir + ".gitattributes"}
 	if dir == "" {
 		c, err := r.config()
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		user := c.attributesFile
 		if value, isSet := c.others["core.attributesfile"]; isSet {
 			if user, err = c.expand(value, ""); err != nil {
-				return nil, err
+				return nil, false, err
 			}
 		}
 		files = append(files, "/etc/gitattributes", user, join(r.common, "info/attributes"))
@@ -523,11 +526,12 @@ func (r *Repository) Attributes(dir string) (lines []byte, err error) {
 		}
 		content, err := r.read(file, i == 0)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
+		has = has || i == 0 && content != nil
 		lines = append(append(lines, content...), '\n')
 	}
-	return lines, nil
+	return lines, has, nil
 }
 
 // Submodule returns the repository whose top is at this path of the work tree, or nil.

@@ -840,8 +840,9 @@ func TestAttributes(t *testing.T) {
 	repo, err := Find(Place{Dir: dir})
 	require.NoError(t, err)
 	attributes := func(of string) string {
-		lines, err := repo.Attributes(of)
+		lines, has, err := repo.Attributes(of)
 		require.NoError(t, err)
+		require.Equal(t, of == "" || of == "d/", has)
 		return strings.Join(strings.Fields(string(lines)), " ")
 	}
 	require.Equal(t, "top user info", attributes(""))
@@ -853,6 +854,6 @@ func TestAttributes(t *testing.T) {
 		require.Equal(t, want, attributes(""))
 	}
 	write(t, dir, map[string]string{".git/config": "[core]\nattributesFile = ~nobody-at-all/x"})
-	_, err = repo.Attributes("")
+	_, _, err = repo.Attributes("")
 	require.Error(t, err)
 }
