@@ -18,10 +18,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fileproc/fileproc/internal/backend"
 	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/descriptors"
 	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/pace"
+	"github.com/fileproc/fileproc/internal/replace"
 	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/stretchr/testify/require"
 )
@@ -594,6 +596,36 @@ func TestSlots(t *testing.T) {
 		require.Equal(t, time.Second, a.latency.waited)
 		require.Equal(t, noSlot, a.slot)
 	})
+}
+
+// A groupDir has files that become durable together.
+type groupDir struct{ backend.Directory }
+
+func (d groupDir) OpenDir(names.Name) (backend.Directory, error) { return d, nil }
+func (groupDir) Prepare(names.Name, []byte, replace.Check) (p replace.Pending, err error) {
+	return p, nil
+}
+func (groupDir) Commit(_ replace.Pending, failed error) error { return failed }
+func (groupDir) OpenSync() (backend.Syncer, error)            { return nil, nil }
+func (groupDir) Sync() error                                  { return nil }
+func (groupDir) Close()                                       {}
+
+// A worker that was one too many may have files that wait. While others keep the slots, their results are delivered all the same.
+func TestSettleWithoutSlot(t *testing.T) {
+	r := newRun(t.Context(), config{workers: 1, mayGrow: true}, callbacks{}, nil)
+	a, b := r.startWorker(0), r.startWorker(1)
+	defer a.retire()
+	defer b.retire()
+	got := newCollector[string](1)
+	g := &backend.Group[*prepared]{Syncer: groupDir{}}
+	b.groups = append(b.groups, g)
+	n := &node{}
+	p, err := g.Prepare(groupDir{}, n, names.New("f"), nil, nil)
+	require.NoError(t, err)
+	g.Add(&prepared{Waiting: p, node: n, group: g, deliver: got.later("result")}, 0)
+	require.Equal(t, noSlot, b.slot)
+	r.settleGroups(nil)
+	require.Equal(t, []string{"result"}, got.all())
 }
 
 // What fn returns is counted as one thing: a stop of the run makes only the error of that stop no failure, and what is unchanged is so

@@ -239,12 +239,13 @@ func (w *worker) makeDurable(disk backend.Syncer, files []*prepared, failed erro
 // settleGroups settles the files that still wait. All workers have ended.
 func (s *shared) settleGroups(failed error) {
 	for _, w := range s.workers {
-		w.tryAcquireSlot() // for deliver; all are free
+		if w.slot == noSlot { // it was one too many, and others keep the slots
+			w.slot = 0 // for deliver
+		}
 		for _, g := range w.groups {
 			w.abandon(1) // the file that OnError gets, if it panics: during a visit, the pool counts it
 			w.makeDurable(g, g.Take(), failed)
 			w.abandon(-1)
 		}
-		w.releaseSlot()
 	}
 }
