@@ -3,6 +3,7 @@ package backend
 import (
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/fileproc/fileproc/internal/descriptors"
 	"github.com/fileproc/fileproc/internal/names"
@@ -33,6 +34,7 @@ type Group[F any] struct {
 	Files  []F
 	device uint64
 	bytes  int
+	since  time.Time // the first file came
 	dirs   heldDirs
 }
 
@@ -148,11 +150,15 @@ func (gs Groups[F]) Close() {
 	}
 }
 
-// Add adds a file with so many bytes, and reports whether the group is full.
+// Add adds a file with so many bytes, and reports whether the group is full. After a while it is: another run would remove the
+// temporary files as leftovers.
 func (g *Group[F]) Add(f F, bytes int) bool {
+	if len(g.Files) == 0 {
+		g.since = time.Now()
+	}
 	g.Files = append(g.Files, f)
 	g.bytes += bytes
-	return len(g.Files) >= mostInGroup || g.bytes >= bytesInGroup || g.dirs.isFull()
+	return len(g.Files) >= mostInGroup || g.bytes >= bytesInGroup || g.dirs.isFull() || time.Since(g.since) >= replace.StaleAfter/4
 }
 
 // Take empties the group, and returns the files that were in it.

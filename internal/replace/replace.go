@@ -26,7 +26,8 @@ func LeadsToTemporary(path string) bool {
 	return at >= 0 && (at == 0 || path[at-1] == '/') && IsTemporary([]byte(path[at:]))
 }
 
-// StaleAfter is the age from which a temporary file belongs to no process that still runs. Tests set it.
+// StaleAfter is the age from which a temporary file counts as that of a killed process. If it is not, its file fails with
+// ErrChanged: it has waited so long for a call of fn, which keeps a group from being full. Tests set it.
 var StaleAfter = time.Hour
 
 // IsTemporary reports whether name has the form of a temporary file's.

@@ -1,0 +1,25 @@
+package backend
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fileproc/fileproc/internal/replace"
+	"github.com/stretchr/testify/require"
+)
+
+// A group waits far less long than until its temporary files look like leftovers.
+func TestGroupOfSlowFiles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g Group[int]
+		for range 2 {
+			require.False(t, g.Add(1, 1))
+			time.Sleep(replace.StaleAfter / 5)
+			require.False(t, g.Add(2, 1))
+			time.Sleep(replace.StaleAfter / 5)
+			require.True(t, g.Add(3, 1))
+			require.Len(t, g.Take(), 3)
+		}
+	})
+}
