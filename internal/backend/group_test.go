@@ -9,6 +9,21 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// A syncs counts its calls.
+type syncs int
+
+func (s *syncs) Sync() error { *s++; return nil }
+func (*syncs) Close()        {}
+
+// A group is synced twice, but not if it is empty.
+func TestMakeDurableSyncs(t *testing.T) {
+	for n, want := range []syncs{0, 2} {
+		var s syncs
+		require.Len(t, MakeDurable(&s, n, func(int, error) error { return nil }, nil), n)
+		require.Equal(t, want, s)
+	}
+}
+
 // A group waits far less long than until its temporary files look like leftovers.
 func TestGroupOfSlowFiles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
