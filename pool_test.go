@@ -606,7 +606,8 @@ func (groupDir) Prepare(names.Name, []byte, replace.Check) (p replace.Pending, e
 	return p, nil
 }
 func (groupDir) Commit(_ replace.Pending, failed error) error { return failed }
-func (groupDir) OpenSync() (backend.Syncer, error)            { return nil, nil }
+func (groupDir) OpenSync() (backend.Syncer, error)            { return groupDir{}, nil }
+func (groupDir) Identity() (backend.Identity, error)          { return backend.ByPath{}, nil }
 func (groupDir) Sync() error                                  { return nil }
 func (groupDir) Close()                                       {}
 
@@ -617,8 +618,7 @@ func TestSettleWithoutSlot(t *testing.T) {
 	defer a.retire()
 	defer b.retire()
 	got := newCollector[string](1)
-	g := &backend.Group[*prepared]{Syncer: groupDir{}}
-	b.groups = append(b.groups, g)
+	g := b.groups.For(groupDir{})
 	n := &node{}
 	p, err := g.Prepare(groupDir{}, n, names.New("f"), nil, nil)
 	require.NoError(t, err)

@@ -275,7 +275,8 @@ func (w *worker) tryAcquireSlot() bool {
 
 // acquireSlot waits until w may run callbacks, and reports false when the run is
 // stopped. A worker that has a slot may be waiting for a descriptor, so w must
-// hold no descriptor that evictAll cannot close: see shortage.
+// hold no descriptor that evictAll cannot close: see shortage. Those of its groups are
+// at most an eighth of all.
 func (w *worker) acquireSlot() bool {
 	if w.tryAcquireSlot() {
 		return true

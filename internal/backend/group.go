@@ -55,13 +55,13 @@ type heldDir struct {
 	files int
 }
 
-// held is how many directories the groups of the process hold, which is at most an eighth of the descriptors, and one for each
-// group.
+// held is how many descriptors the groups of the process hold, for their file systems and directories: at most an eighth of all,
+// and one more for each worker.
 var held atomic.Int64
 
-func (h *heldDirs) isFull() bool {
-	return len(*h) >= mostDirs || uint64(held.Load()) >= descriptors.Limit()/8
-}
+func holdsMost() bool { return uint64(held.Load()) >= descriptors.Limit()/8 }
+
+func (h *heldDirs) isFull() bool { return len(*h) >= mostDirs || holdsMost() }
 
 // hold returns d's entry, with one file more.
 func (h *heldDirs) hold(d Directory, where any) (*heldDir, error) {
@@ -116,7 +116,7 @@ func (w *Waiting) Commit(failed error) error {
 // Groups are those of one worker.
 type Groups[F any] []*Group[F]
 
-// For returns the Group for files in d. It returns nil if a group cannot be made durable there.
+// For returns the Group for files in d. It returns nil if a group cannot be made durable there, or may hold no descriptor.
 func (gs *Groups[F]) For(d Directory) *Group[F] {
 	r, ok := d.(GroupReplacer)
 	if !ok {
@@ -132,13 +132,14 @@ func (gs *Groups[F]) For(d Directory) *Group[F] {
 			return g
 		}
 	}
-	if len(*gs) == mostGroups {
+	if len(*gs) == mostGroups || holdsMost() {
 		return nil
 	}
 	s, err := r.OpenSync()
 	if err != nil {
 		return nil
 	}
+	held.Add(1)
 	g := &Group[F]{Syncer: s, device: device}
 	*gs = append(*gs, g)
 	return g
@@ -147,6 +148,7 @@ func (gs *Groups[F]) For(d Directory) *Group[F] {
 func (gs Groups[F]) Close() {
 	for _, g := range gs {
 		g.Syncer.Close()
+		held.Add(-1)
 	}
 }
 
