@@ -36,9 +36,9 @@ import (
 //
 // If the file has several names, the others keep the old content, as with git and sed -i.
 // If [Stat].Links is above 1, os.WriteFile changes all, but not whole. Through a symbolic
-// link, Replace replaces the file that the link leads to, in its own directory. A file that
-// was replaced does not come again in the same run. With [Options.Symlinks], that holds for
-// its other paths, too: [SkippedDuplicate].
+// link, Replace replaces the file that the link leads to, in its own directory. A listing
+// does not give a replaced file again. With [Options.Symlinks], its other paths are skipped,
+// too: [SkippedDuplicate]. But if two workers have the file at once, one gets [ErrChanged].
 //
 // Afterwards Data is as before, Stat is that of the new file, and Replace may be called
 // again. [Report].Replaced counts the files. With [Options.Durable], the file may get the new
@@ -72,8 +72,13 @@ func (f *File) Replace(content []byte) error {
 	return nil
 }
 
-func (f *File) replaceIn(d backend.Directory, content []byte) error {
+func (f *File) replaceIn(d backend.Directory, content []byte) (err error) {
 	f.skipFromNowOn()
+	defer func() {
+		if !replace.IsDone(err) {
+			f.notePath(-1)
+		}
+	}()
 	if g := f.w.self.(*worker).groupOf(f, d); g != nil {
 		return f.prepareIn(g, d, content)
 	}
@@ -139,12 +144,22 @@ func (f *File) skipFromNowOn() {
 	if n.isListed() {
 		r.replaced.Load().Add(n, &n.listed, f.name.String())
 	}
-	if r.cfg.followFiles {
-		r.replaced.Load().AddPath(f.withoutLinks())
+	f.notePath(1)
+}
+
+// notePath notes that the run replaces f. N is -1 if it has failed.
+func (f *File) notePath(n int) {
+	if r := f.w.run; r.cfg.followFiles {
+		real, path := f.paths()
+		r.replaced.Load().AddPath(real, path, n)
 	}
 }
 
-func (f *File) withoutLinks() string { return cmp.Or(f.LinkTarget(), f.Path()) }
+// paths returns the path of f without links, and its own.
+func (f *File) paths() (real, path string) {
+	path = f.Path()
+	return cmp.Or(f.LinkTarget(), path), path
+}
 
 // wasReplaced reports whether the run has replaced f, which it has reached by another path then.
 func (w *worker) wasReplaced(f *File) bool {
@@ -152,7 +167,7 @@ func (w *worker) wasReplaced(f *File) bool {
 		return false
 	}
 	r := w.replaced.Load()
-	return r != nil && r.HasPath(f.withoutLinks())
+	return r != nil && r.HasOtherPath(f.paths())
 }
 
 // mostLeftovers is how many temporary files a run notes.
@@ -200,6 +215,7 @@ func (f *File) prepareIn(g *backend.Group[*prepared], d backend.Directory, conte
 	if err == nil {
 		if f.prepared != nil { // by an earlier call
 			_ = f.prepared.Commit(errStopped)
+			f.notePath(-1)
 		}
 		f.prepared = &prepared{Waiting: p, node: f.node, group: g, bytes: len(content)}
 	}
@@ -224,15 +240,18 @@ func (w *worker) makeDurable(disk backend.Syncer, files []*prepared, failed erro
 	for _, err := range errs {
 		p := files[0]
 		files = files[1:]
+		f := &File{w: &w.access, node: p.node, name: p.Name}
 		if replace.IsDone(err) {
 			w.countReplaced()
+		} else {
+			f.notePath(-1)
 		}
 		if err != nil {
 			err = sys.PathError("replace", p.node.path(p.Name.String()), err)
 		} else if p.deliver != nil {
 			p.deliver(w.slot)
 		}
-		w.settle(&File{node: p.node, name: p.Name}, cmp.Or(err, p.err))
+		w.settle(f, cmp.Or(err, p.err))
 	}
 }
 

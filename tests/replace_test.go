@@ -796,6 +796,44 @@ func TestInvariant11OnceThroughLinks(t *testing.T) {
 	}
 }
 
+// TestReplaceByAnotherPath: a file whose first Replace has failed comes by its other paths, too. One that Options.Files gives
+// twice comes twice, also once it was replaced.
+func TestReplaceByAnotherPath(t *testing.T) {
+	replaces(t)
+	for _, opts := range []fileproc.Options{{}, {Durable: true}, {Files: slices.Values([]string{"d/f", "d/f"})}} {
+		root := t.TempDir()
+		name := filepath.Join(root, "d", "f")
+		write(t, root, map[string]string{"d/f": "old"})
+		for _, link := range []string{"a", "z"} {
+			_ = os.Symlink("d/f", filepath.Join(root, link))
+			if _, err := os.Lstat(filepath.Join(root, link)); err != nil {
+				t.Skip("no links: ", err) // wine
+			}
+		}
+		var report fileproc.Report
+		opts.Symlinks, opts.Report, opts.Workers = fileproc.SymlinksFiles, &report, 1
+		fails := opts.Files == nil
+		got, err := fileproc.Process(t.Context(), root, opts, func(f *fileproc.File) (string, error) {
+			if fails {
+				fails = false
+				require.NoError(t, os.WriteFile(name, []byte("theirs"), 0o644))
+				require.ErrorIs(t, f.Replace([]byte("new")), fileproc.ErrChanged)
+				require.NoError(t, os.WriteFile(name, []byte("old"), 0o644))
+				return "", fileproc.ErrSkip
+			}
+			return f.Rel(), f.Replace([]byte("new"))
+		})
+		require.NoError(t, err)
+		require.Equal(t, map[string]string{"d/f": "new"}, contents(t, root))
+		if opts.Files != nil {
+			require.Equal(t, []string{"d/f", "d/f"}, got)
+		} else {
+			require.EqualValues(t, 1, report.Skipped[fileproc.SkippedDuplicate])
+		}
+		requireBalanced(t, report)
+	}
+}
+
 // TestReplaceRenamedCase: a file that has got a name in other case since it was read stays whole, and is the only one.
 func TestReplaceRenamedCase(t *testing.T) {
 	replaces(t)

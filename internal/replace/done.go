@@ -10,7 +10,13 @@ import (
 type Done[Dir comparable] struct {
 	mu    sync.Mutex // guards what follows
 	names map[Dir]map[string]struct{}
-	paths map[string]struct{}
+	paths map[string]byPath
+}
+
+// byPath is how often a file was replaced, or is being replaced, and by which path it was reached first.
+type byPath struct {
+	path string
+	n    int
 }
 
 // Add adds a file of d, unless listed is set: then d has been listed to its end.
@@ -29,14 +35,19 @@ func (r *Done[Dir]) Add(d Dir, listed *uint32, name string) {
 	r.names[d][name] = struct{}{}
 }
 
-// AddPath adds a file by its path without links.
-func (r *Done[Dir]) AddPath(path string) {
+// AddPath adds a file, whose path without links is real, n times. N is -1 if the file was not replaced after all.
+func (r *Done[Dir]) AddPath(real, path string, n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.paths == nil {
-		r.paths = map[string]struct{}{}
+		r.paths = map[string]byPath{}
 	}
-	r.paths[path] = struct{}{}
+	p := r.paths[real]
+	if p.n == 0 {
+		p.path = path
+	}
+	p.n += n
+	r.paths[real] = p
 }
 
 // Has reports whether Add has added the file. R is nil if no file was replaced.
@@ -50,11 +61,12 @@ func (r *Done[Dir]) Has(d Dir, name []byte) bool {
 	return ok
 }
 
-func (r *Done[Dir]) HasPath(path string) bool {
+// HasOtherPath reports whether AddPath has added the file by another path than this one.
+func (r *Done[Dir]) HasOtherPath(real, path string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	_, ok := r.paths[path]
-	return ok
+	p := r.paths[real]
+	return p.n > 0 && p.path != path
 }
 
 // Forget is called when d has been listed to its end, and listed is set: either Add sees that, or Forget sees what Add has added.
