@@ -561,6 +561,17 @@ func syncsFail(t *testing.T, root string) {
 			}
 		}
 	}
+	made.Store(0)
+	failing.Store(2) // after the exchange: the root is the new file
+	err = fileproc.ForEach(t.Context(), filepath.Join(root, "f0"), fileproc.Options{Durable: true}, func(f *fileproc.File) error {
+		require.ErrorContains(t, f.Replace([]byte("newer")), "the file has the new content")
+		opened, err := f.Open()
+		if err == nil {
+			opened.Close()
+		}
+		return err
+	})
+	require.NoError(t, err)
 }
 
 // replaceKilledAtCall replaces two files. The process is killed at the call with the number that ends the name of root's parent.

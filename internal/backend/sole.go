@@ -13,6 +13,7 @@ import (
 	"github.com/fileproc/fileproc/internal/content"
 	"github.com/fileproc/fileproc/internal/fsinfo"
 	"github.com/fileproc/fileproc/internal/names"
+	"github.com/fileproc/fileproc/internal/replace"
 	"github.com/fileproc/fileproc/internal/sys"
 )
 
@@ -240,9 +241,8 @@ func (d *SoleFile) InParent(use func(Directory, names.Name) error) error {
 			}
 		}()
 	}
-	if err = use(parent, name); err == nil && d.current != nil {
-		var now fs.FileInfo
-		if now, err = parent.(Informed).Info(name, name.String()); err == nil {
+	if err = use(parent, name); replace.IsDone(err) && d.current != nil {
+		if now, e := parent.(Informed).Info(name, name.String()); e == nil { // otherwise the next open finds a change
 			d.current.Store(&now)
 		}
 	}
