@@ -501,7 +501,11 @@ func TestInvariant11SyncFails(t *testing.T) { runTaskOfReplace(t, "syncs fail") 
 
 func syncsFail(t *testing.T, root string) {
 	var made, failing atomic.Int64
-	err := callfaults.Start([]uintptr{unix.SYS_SYNCFS, unix.SYS_FSYNC}, func(c callfaults.Call) (int, unix.Errno, bool) {
+	var keeps atomic.Bool // no file can be removed
+	err := callfaults.Start([]uintptr{unix.SYS_SYNCFS, unix.SYS_FSYNC, unix.SYS_UNLINKAT}, func(c callfaults.Call) (int, unix.Errno, bool) {
+		if c.Number == unix.SYS_UNLINKAT {
+			return 0, unix.EIO, keeps.Load()
+		}
 		return 0, unix.EIO, made.Add(1) == failing.Load()
 	})
 	if err != nil {
@@ -560,6 +564,22 @@ func syncsFail(t *testing.T, root string) {
 				require.Equal(t, k == 2 && errs[name] != nil, strings.Contains(fmt.Sprint(errs[name]), "the file has the new content"))
 			}
 		}
+	}
+	for _, durable := range []bool{false, true} {
+		var report fileproc.Report
+		keeps.Store(true)
+		err := fileproc.ForEach(t.Context(), root, fileproc.Options{Durable: durable, Report: &report}, func(f *fileproc.File) error { return f.Replace([]byte("newest")) })
+		keeps.Store(false)
+		require.ErrorContains(t, err, "the file has the new content, but the old one is still in .fileproc-")
+		require.EqualValues(t, n, report.Replaced)
+		require.EqualValues(t, n, report.Failed)
+		for name := range contents(t, root) {
+			if strings.HasSuffix(name, ".tmp") {
+				require.NoError(t, os.Remove(filepath.Join(root, name)))
+			}
+		}
+		require.Len(t, contents(t, root), n)
+		require.Equal(t, "newest", contents(t, root)["f0"])
 	}
 	made.Store(0)
 	failing.Store(2) // after the exchange: the root is the new file

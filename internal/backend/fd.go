@@ -3,6 +3,7 @@
 package backend
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"io/fs"
@@ -200,8 +201,8 @@ func (d *fdDir) Replace(name names.Name, content []byte, check replace.Check, du
 	if err == nil {
 		s, err = p.Commit(d.fd)
 	}
-	if err == nil && durable {
-		err = replace.AsUnsynced(replace.SyncDir(d.fd))
+	if replace.IsDone(err) && durable {
+		err = cmp.Or(replace.AsUnsynced(replace.SyncDir(d.fd)), err)
 	}
 	return s, err
 }

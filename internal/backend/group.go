@@ -171,7 +171,7 @@ func (g *Group[F]) Take() []F {
 }
 
 // MakeDurable makes the content of n files durable, commits them, and makes their names
-// durable. It returns the error of each file: a replace.Unsynced if the file has its new
+// durable. It returns the error of each file, with replace.IsDone if the file has its new
 // content. If failed is not nil, it is the error of all.
 func MakeDurable(s Syncer, n int, commit func(i int, failed error) error, failed error) []error {
 	if n == 0 {

@@ -141,7 +141,7 @@ func Remove(dir int, temporary names.Name) error {
 }
 
 // Commit gives the temporary file the name of the old one. If the file with that name is not the one that Check has seen, it
-// stays, the temporary file is removed, and the error is ErrChanged. Commit returns the metadata that the file then has.
+// stays, the temporary file is removed, and the error is ErrChanged. If IsDone, Commit returns the metadata that the file then has.
 func (p *Pending) Commit(dir int) (sys.Stat, error) {
 	AfterPrepare()
 	err := exchange(dir, p.Temporary, p.Name)
@@ -150,13 +150,13 @@ func (p *Pending) Commit(dir int) (sys.Stat, error) {
 	} else {
 		err = p.exchanged(dir, err)
 	}
-	if err != nil {
+	if !IsDone(err) {
 		return sys.Stat{}, err
 	}
-	if now, err := sys.StatAt(dir, p.Name); err == nil && isFile(now, p.new) {
-		return now, nil
+	if now, e := sys.StatAt(dir, p.Name); e == nil && isFile(now, p.new) {
+		return now, err
 	}
-	return p.new, nil // File.Unchanged then finds a change
+	return p.new, err // File.Unchanged then finds a change
 }
 
 // isUnsupported reports whether err says that names cannot be exchanged. The seccomp filters of old containers answer EPERM. If
@@ -212,9 +212,9 @@ func (p *Pending) exchanged(dir int, err error) error {
 			return p.stuck(errors.Join(err, lookErr))
 		case lookErr == nil && isExpected(dir, came, out):
 			if err = p.Discard(dir); back {
-				err = errors.Join(why, err)
+				return errors.Join(why, err)
 			}
-			return err
+			return asUnfinished(err, "the old one is still in "+p.Temporary.String())
 		default:
 			why = cmp.Or(lookErr, why)
 			in, out, back = came, in, true

@@ -81,25 +81,30 @@ var AfterPrepare = func() {}
 
 var errNotKept = errors.New("the new file cannot have the owner, mode or attributes of the old one")
 
-// An Unsynced is the error of a last sync that has failed: the file has its new content, and the disk perhaps the old one.
-type Unsynced struct{ error }
-
-func (u Unsynced) Error() string {
-	return "the file has the new content, but not for sure on the disk: " + u.error.Error()
+// An unfinished is the error of what comes after the exchange of names: the file has its new content.
+type unfinished struct {
+	error
+	but string
 }
-func (u Unsynced) Unwrap() error { return u.error }
 
-// AsUnsynced marks err, unless it is nil, as an Unsynced.
-func AsUnsynced(err error) error {
+func (u unfinished) Error() string {
+	return "the file has the new content, but " + u.but + ": " + u.error.Error()
+}
+func (u unfinished) Unwrap() error { return u.error }
+
+func asUnfinished(err error, but string) error {
 	if e, ok := err.(*sys.Error); ok {
-		return &sys.Error{Op: e.Op, Err: Unsynced{e.Err}}
+		return &sys.Error{Op: e.Op, Err: unfinished{e.Err, but}}
 	}
 	return err
 }
 
+// AsUnsynced marks err, unless it is nil, as that of a last sync: the disk has perhaps the old content.
+func AsUnsynced(err error) error { return asUnfinished(err, "not for sure on the disk") }
+
 // IsDone reports whether the file has its new content, although perhaps not on the disk.
 func IsDone(err error) bool {
-	_, ok := errors.AsType[Unsynced](err)
+	_, ok := errors.AsType[unfinished](err)
 	return err == nil || ok
 }
 
