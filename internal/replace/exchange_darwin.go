@@ -3,8 +3,6 @@
 package replace
 
 import (
-	"errors"
-
 	"github.com/fileproc/fileproc/internal/names"
 	"golang.org/x/sys/unix"
 )
@@ -16,19 +14,6 @@ func exchange(dir int, a, b names.Name) error {
 func renameNew(dir int, a, b names.Name) error {
 	return unix.RenameatxNp(dir, a.String(), dir, b.String(), unix.RENAME_EXCL)
 }
-
-func isOverlay(int) bool { return false }
-
-func checkDir(int) (uint32, error) { return 0, nil }
-
-func keepProject(int, int, uint32) error { return nil }
-
-func startWriteback(int) {}
-
-// OpenSync fails: no call here makes a whole file system durable and reports what it could not write.
-func OpenSync(int) (Syncer, error) { return -1, errors.ErrUnsupported }
-
-func (Syncer) Sync() error { return errors.ErrUnsupported }
 
 // flush sends an open file or directory to the disk. Fsync alone would leave it in the disk's own cache. SMB has only fsync.
 func flush(fd int) error {

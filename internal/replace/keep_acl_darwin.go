@@ -31,14 +31,18 @@ func keepACL(old, new int) error {
 		return err
 	}
 	now, err := aclOf(new)
-	if err != nil || bytes.Equal(was, now) {
+	if err != nil {
 		return err
 	}
 	for at := aclHeader; at+aclEntry <= len(was); at += aclEntry {
 		flags, rights := binary.LittleEndian.Uint32(was[at+16:]), binary.LittleEndian.Uint32(was[at+20:])
 		if flags&kindMask == deny && rights&rightToDelete != 0 { // a temporary file with this ACL might stay
+			_ = setACL(new, nil) // it may have inherited the same
 			return &sys.Error{Op: "renameat", Err: unix.EACCES}
 		}
+	}
+	if bytes.Equal(was, now) {
+		return nil
 	}
 	if err = setACL(new, was); err == nil {
 		now, err = aclOf(new)

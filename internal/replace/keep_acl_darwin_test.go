@@ -38,5 +38,9 @@ func TestKeepACL(t *testing.T) {
 	require.NoError(t, err)
 	require.Nil(t, acl)
 	chmod("+a", "everyone deny delete", paths[0])
+	chmod("+a", "everyone deny delete", paths[1]) // as if both had inherited it
 	require.ErrorIs(t, keepACL(fds[0], fds[1]), unix.EACCES)
+	acl, err = aclOf(fds[1])
+	require.NoError(t, err)
+	require.Nil(t, acl, "it can be removed")
 }
