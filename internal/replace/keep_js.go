@@ -4,6 +4,7 @@ import (
 	"os"
 	"syscall"
 
+	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/sys"
 )
 
@@ -29,3 +30,5 @@ func keepIn(old, new *os.File, was, now sys.Stat) error {
 	}
 	return nil
 }
+
+func mayRemove(*os.Root, names.Name) error { return nil }

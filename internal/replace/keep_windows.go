@@ -10,6 +10,7 @@ import (
 	"strings"
 	"unsafe"
 
+	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/sys"
 	"golang.org/x/sys/windows"
 )
@@ -34,15 +35,24 @@ const (
 		windows.FILE_ATTRIBUTE_NOT_CONTENT_INDEXED | 0x80000 | 0x100000
 )
 
-// keepIn gives the new file, which is empty, what belongs to the old one. It fails if another program has the old file open in a
-// way that forbids the rename.
-func keepIn(old, new *os.File, _, _ sys.Stat) error {
-	h, err := openAt(old, "", windows.DELETE, windows.FILE_OPEN)
-	if err == nil {
-		windows.CloseHandle(h)
-	} else if err == windows.ERROR_SHARING_VIOLATION {
+// mayRemove fails if the rename would fail: the process has no right to delete the file, or another program has it open without
+// sharing its deletion. A temporary file with the same ACL would stay.
+func mayRemove(root *os.Root, name names.Name) error {
+	dir, err := root.Open(".")
+	if err != nil {
+		return sys.AsError("openat", err)
+	}
+	defer dir.Close()
+	h, err := openAt(dir, name.String(), windows.DELETE, windows.FILE_OPEN)
+	if err != nil {
 		return &sys.Error{Op: "renameat", Err: err}
 	}
+	windows.CloseHandle(h)
+	return nil
+}
+
+// keepIn gives the new file, which is empty, what belongs to the old one. The ACL comes late: it may forbid the rest.
+func keepIn(old, new *os.File, _, _ sys.Stat) error {
 	was, err := belongingsOf(old)
 	if err != nil {
 		return err
@@ -51,13 +61,13 @@ func keepIn(old, new *os.File, _, _ sys.Stat) error {
 		return &sys.Error{Op: "renameat", Err: windows.ERROR_ACCESS_DENIED}
 	}
 	now, err := belongingsOf(new)
-	if err == nil && was.security != now.security {
-		err = keepSecurity(new, was.security, now.security)
-	}
 	for name, value := range was.named {
 		if err == nil {
 			err = keepNamed(old, new, name, value)
 		}
+	}
+	if err == nil && was.security != now.security {
+		err = keepSecurity(new, was.security, now.security)
 	}
 	if err == nil {
 		err = keepAttributes(new, was)

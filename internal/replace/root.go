@@ -25,6 +25,9 @@ func InRoot(root *os.Root, old *os.File, name names.Name, data []byte, check Che
 	if err = check(p.old, openOld{old}); err != nil {
 		return s, err
 	}
+	if err = mayRemove(root, name); err != nil {
+		return s, err
+	}
 	f, err := root.OpenFile(p.Temporary.String(), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return s, sys.AsError("openat", err)
@@ -47,8 +50,9 @@ func InRoot(root *os.Root, old *os.File, name names.Name, data []byte, check Che
 	if durable {
 		err = AsUnsynced(syncName(root, f))
 	}
+	mine, _ := f.Stat() // nil where f is closed
 	f.Close()
-	if info, err := root.Lstat(name.String()); err == nil {
+	if info, err := root.Lstat(name.String()); err == nil && (mine == nil || os.SameFile(mine, info)) {
 		now := sys.StatOfInfo(info)
 		if runtime.GOOS == "windows" {
 			p.new.ModTime = now.ModTime // NTFS may set it at the close
@@ -123,9 +127,12 @@ func (p *Pending) renameIn(root *os.Root, was os.FileInfo) error {
 	return nil
 }
 
-// RemoveIn removes a temporary file.
+// RemoveIn removes a temporary file. It tries again once, as Remove does.
 func RemoveIn(root *os.Root, temporary names.Name) error {
 	err := root.Remove(temporary.String())
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		err = root.Remove(temporary.String())
+	}
 	if err == nil || errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
