@@ -207,7 +207,8 @@ type Options struct {
 	// result is delivered once the disk has it. If that fails, so does the file, with
 	// Replace's error. A cancelled run abandons files that still wait. Elsewhere, in a
 	// [Stream], with package incremental, through links, and until the sequence of Files has
-	// ended, Replace syncs its file and the directory, which takes far longer. FS cannot be
+	// ended, Replace syncs its file and the directory, which takes far longer. If Files or
+	// Roots give a file twice, the second Replace may fail with ErrChanged. FS cannot be
 	// durable.
 	Durable bool
 
