@@ -44,10 +44,10 @@ import (
 // again. [Report].Replaced counts the files. With [Options.Durable], the file may get the new
 // content later, and Stat is then still that of the old one.
 //
-// No temporary file is left when the run returns. A killed process leaves at most one per
-// worker, with Durable 1,000 on each file system: .fileproc-*.tmp, where * is 32
-// hexadecimal digits. No run delivers or counts them. A run that replaces a file removes
-// those over an hour old.
+// No temporary file is left when the run returns, unless an error names it. A killed
+// process leaves at most one per worker, with Durable 1,000 on each file system:
+// .fileproc-*.tmp, where * is 32 hexadecimal digits. No run delivers or counts them. A run
+// that replaces a file removes those over an hour old.
 //
 // The error wraps fs.ErrInvalid if the file is not a regular one. It wraps
 // errors.ErrUnsupported on Plan 9 (no rename to a name that exists) and wasip1 (no modes),

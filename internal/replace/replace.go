@@ -26,8 +26,9 @@ func LeadsToTemporary(path string) bool {
 	return at >= 0 && (at == 0 || path[at-1] == '/') && IsTemporary([]byte(path[at:]))
 }
 
-// StaleAfter is the age from which a temporary file counts as that of a killed process. If it is not, its file fails with
-// ErrChanged: it has waited so long for a call of fn, which keeps a group from being full. Tests set it.
+// StaleAfter is the age from which a temporary file counts as that of a killed process. Groups are made durable long before,
+// unless their worker gets no more files for so long. Another run may then remove their temporary files: the files keep the old
+// content, and fail with ErrChanged. Tests set it.
 var StaleAfter = time.Hour
 
 // IsTemporary reports whether name has the form of a temporary file's.
