@@ -78,7 +78,7 @@ type shared struct {
 	}
 }
 
-// init prepares s, whose parts.config is set.
+// init prepares s, whose block.config is set.
 func (s *shared) init(ctx context.Context, calls callbacks) {
 	cfg := &s.block.config
 	s.cfg, s.calls, s.filter = cfg, calls, newFilter(cfg)

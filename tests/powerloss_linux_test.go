@@ -48,7 +48,7 @@ func mount(t *testing.T, image, options string) (at string, unmount func(), err 
 func format(t *testing.T, image string, size int64, command string) {
 	mkfs := strings.Fields(command)
 	if _, err := exec.LookPath(mkfs[0]); err != nil {
-		t.Skip("left out: ", err)
+		t.Skip("left out: no mkfs of this file system: ", err)
 	}
 	require.NoError(t, os.WriteFile(image, nil, 0o644))
 	require.NoError(t, os.Truncate(image, size))

@@ -316,7 +316,7 @@ func TestInvariant11Full(t *testing.T) {
 			limited := filepath.Join(at, "limited")
 			for _, args := range [][]string{{"subvolume", "create", limited}, {"quota", "enable", at}, {"qgroup", "limit", "1M", limited}} {
 				if out, err := exec.Command("btrfs", args...).CombinedOutput(); err != nil {
-					t.Skipf("left out: %v: %s", err, out)
+					t.Skipf("left out: no btrfs-progs, or a kernel without quota groups: %v: %s", err, out)
 				}
 			}
 			return limited, unix.EDQUOT
@@ -371,7 +371,7 @@ func TestInvariant11AppendOnlyDirectory(t *testing.T) {
 	write(t, root, map[string]string{"f": "old"})
 	for name, flag := range map[string]int{"append-only": 0x20, "immutable": 0x10} {
 		if !setInodeFlags(t, root, flag) {
-			t.Skip("left out: no flags")
+			t.Skip("the temporary directory keeps no flags of chattr, or only root may set them")
 		}
 		err := fileproc.ForEach(t.Context(), root, fileproc.Options{}, func(f *fileproc.File) error { return f.Replace([]byte("new")) })
 		dir, e := os.Open(root)
@@ -392,7 +392,7 @@ func TestInvariant11Project(t *testing.T) {
 	project := func(name string, args ...string) string {
 		out, err := exec.Command("xfs_io", append(args, "-c", "lsproj", name)...).CombinedOutput()
 		if err != nil {
-			t.Skipf("left out: %v: %s", err, out)
+			t.Skipf("left out: no xfs_io: %v: %s", err, out)
 		}
 		return string(out)
 	}
