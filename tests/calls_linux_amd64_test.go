@@ -117,7 +117,13 @@ func TestCallsBySize(t *testing.T) {
 				}
 			}
 		}
-		require.Equal(t, want, callsOfEach(t, few, many, 10, fileproc.Options{}), size)
+		got := map[string]int{}
+		for range 10 { // the machine's page cache may be dropped meanwhile, as scripts/filesystems.sh does
+			if got = callsOfEach(t, few, many, 10, fileproc.Options{}); maps.Equal(want, got) {
+				break
+			}
+		}
+		require.Equal(t, want, got, size)
 	}
 }
 
