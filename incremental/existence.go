@@ -135,7 +135,8 @@ func (e *existence) name(rel string) string {
 	}
 	if names.HasDotDot(e.root) { // then the path is not cleaned: the dots may be behind a link
 		const separator = string(filepath.Separator)
-		return strings.TrimRight(e.root, "/"+separator) + separator + filepath.FromSlash(rel)
+		isSeparator := func(r rune) bool { return strings.ContainsRune("/"+separator, r) }
+		return strings.TrimRightFunc(e.root, isSeparator) + separator + filepath.FromSlash(rel)
 	}
 	return filepath.Join(e.root, filepath.FromSlash(rel))
 }
