@@ -136,9 +136,9 @@ func (c *comparison) isUnchanged(f *fileproc.File, e *gitindex.Entry) (bool, err
 		return false, nil
 	case !was.IsLink && c.trustsMode && is.Mode&0o100 != 0 != was.IsExecutable:
 		return false, nil
-	case was.Size != uint32(is.Size) && was.Size != 0: // 0 is also written where only the content shows a change
+	case !e.HasSize(is.Size) && was.Size != 0:
 		return false, nil
-	case was.Size == uint32(is.Size) && c.hasMetadata(&is, &was) && was.ModTime.IsBefore(c.time):
+	case e.HasSize(is.Size) && c.hasMetadata(&is, &was) && was.ModTime.IsBefore(c.time):
 		return true, nil
 	}
 	if isLink {

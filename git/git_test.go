@@ -131,6 +131,12 @@ func TestChanged(t *testing.T) {
 	run(t, top, "config", "core.trustCtime", "false")
 	check("fewer metadata", "d", "longer", "other")
 
+	write("emptied", "")
+	require.NoError(t, os.Chtimes(at("emptied"), time.Unix(0, 0), time.Unix(0, 0)))
+	run(t, top, "update-index", "--add", "--cacheinfo", "100644,"+strings.TrimSpace(run(t, top, "hash-object", "-w", at("d/same")))+",emptied") // all metadata are 0
+	check("an empty file that the index has with content", ".", "d/longer", "d/other", "dir", "e/kept.log", "emptied", "file", "filled", "later", "moved", "new/a/b", "unlinked")
+	require.NoError(t, os.Remove(at("emptied")))
+
 	then := time.Unix(1e9, 0) // of two versions of a file, and of the index
 	for _, content := range []string{"one", "two"} {
 		write("racy", content)

@@ -182,7 +182,7 @@ func (d *gitDir) identityIn(name string, s fileproc.Stat, isFine bool) (id cache
 	case was.IsLink || was.IsInConflict || was.IsAssumed || was.IsOutside || was.IsToBeAdded,
 		!was.ModTime.Is(s.ModTime) || !was.ChangeTime.Is(s.ChangeTime),
 		!was.ModTime.IsBefore(written) || !was.ChangeTime.IsBefore(written), // it may have changed in the same moment, once more
-		was.Inode != uint32(s.Inode) || was.UID != s.UID || was.GID != s.GID || was.Size != uint32(s.Size):
+		was.Inode != uint32(s.Inode) || was.UID != s.UID || was.GID != s.GID || !e.HasSize(s.Size):
 		return id
 	}
 	return blobIdentity(e, s)

@@ -345,7 +345,7 @@ func (c *cursor) next() error {
 	return nil
 }
 
-const modeAt, hashAt = 24, 40
+const modeAt, sizeAt, hashAt = 24, 36, 40
 
 func kindOf(head []byte) Kind {
 	switch binary.BigEndian.Uint32(head[modeAt:]) >> 12 {

@@ -3,6 +3,7 @@ package gitindex
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/hex"
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
@@ -407,4 +408,25 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestHasSize: git 2.43 and later write 1<<31 for a multiple of 4 GiB. 0 means that only the content shows a change.
+func TestHasSize(t *testing.T) {
+	const empty = "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"
+	for _, c := range []struct {
+		written uint32
+		id      string
+		size    int64
+		want    bool
+	}{
+		{3, "", 3, true}, {3, "", 4, false}, {3, "", 3 + 4<<30, true}, {3, "", 0, false},
+		{1 << 31, "", 4 << 30, true}, {1 << 31, "", 8 << 30, true}, {1 << 31, "", 2 << 30, true}, {1 << 31, "", 0, false},
+		{0, empty, 0, true}, {0, "", 0, false}, {0, "", 3, false}, {0, "", 4 << 30, false},
+	} {
+		e := Entry{head: make([]byte, hashAt+20+2)}
+		binary.BigEndian.PutUint32(e.head[sizeAt:], c.written)
+		_, err := hex.Decode(e.head[hashAt:], []byte(c.id))
+		require.NoError(t, err)
+		require.Equal(t, c.want, e.HasSize(c.size), c)
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"strings"
 	"time"
 )
 
@@ -15,7 +16,7 @@ import (
 type Stat struct {
 	ChangeTime, ModTime Time
 	Inode, UID, GID     uint32
-	Size                uint32 // the lowest bits; 0 also if only the content shows whether the file has changed
+	Size                uint32 // see HasSize
 	IsLink              bool
 	IsExecutable        bool
 	IsInConflict        bool
@@ -32,10 +33,20 @@ func (e *Entry) Stat() Stat {
 		more = e.head[hashAt+e.hashSize()+2]
 	}
 	return Stat{
-		ChangeTime: Time{number(0), number(4)}, ModTime: Time{number(8), number(12)}, Inode: number(20), UID: number(28), GID: number(32), Size: number(36),
+		ChangeTime: Time{number(0), number(4)}, ModTime: Time{number(8), number(12)}, Inode: number(20), UID: number(28), GID: number(32), Size: number(sizeAt),
 		IsLink: mode>>12 == 0o12, IsExecutable: mode&0o100 != 0,
 		IsInConflict: flags&0x30 != 0, IsAssumed: flags&0x80 != 0, IsOutside: more&0x40 != 0, IsToBeAdded: more&0x20 != 0,
 	}
+}
+
+// HasSize reports whether a file of this size has the size that the index says. If that is 0, git wants to compare the content,
+// unless e is empty. So for a multiple of 4 GiB, git from 2.43 on writes another number.
+func (e *Entry) HasSize(size int64) bool {
+	low := uint32(size)
+	if low == 0 && size > 0 {
+		low = 1 << 31
+	}
+	return binary.BigEndian.Uint32(e.head[sizeAt:]) == low && (low > 0 || e.IsOf(strings.NewReader(""), 0))
 }
 
 func (e *Entry) hashSize() int {
