@@ -92,7 +92,7 @@ func write(fd int, data []byte) error {
 		}
 	}
 	for at := 0; at < len(data); {
-		n, err := sys.IgnoringEINTR(func() (int, error) { return unix.Pwrite(fd, data[at:min(len(data), at+1<<30)], int64(at)) })
+		n, err := sys.IgnoringEINTR(func() (int, error) { return unix.Pwrite(fd, data[at:][:min(len(data)-at, 1<<30)], int64(at)) })
 		if err == nil && n == 0 {
 			err = unix.EIO
 		}
