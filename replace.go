@@ -162,9 +162,9 @@ func (f *File) paths() (real, path string) {
 	return cmp.Or(f.LinkTarget(), path), path
 }
 
-// wasReplaced reports whether the run has replaced f, which it has reached by another path then.
+// wasReplaced reports whether the run has replaced f, which it has reached by another path then, with followFiles.
 func (w *worker) wasReplaced(f *File) bool {
-	if !w.cfg.followFiles || f.typ != 0 {
+	if f.typ != 0 {
 		return false
 	}
 	r := w.replaced.Load()

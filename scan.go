@@ -641,7 +641,7 @@ func (s *scanner) addFile(name []byte, kept names.Name, typ fs.FileMode, inode u
 }
 
 func (s *scanner) addKept(name names.Name, typ fs.FileMode, inode uint64) {
-	if s.replaced.Has(s.node, name.Bytes()) {
+	if s.replaced != nil && s.replaced.Has(s.node, name.Bytes()) {
 		return
 	}
 	if typ != 0 {

@@ -196,7 +196,7 @@ func (w *worker) readLater(f *File, inode uint64) {
 
 // call calls fn for f, and counts the outcome.
 func (w *worker) call(f *File) {
-	if w.wasReplaced(f) {
+	if w.cfg.followFiles && w.wasReplaced(f) {
 		w.skip(f, SkippedDuplicate)
 		return
 	}
