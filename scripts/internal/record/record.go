@@ -4,7 +4,6 @@ package record
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"maps"
 	"regexp"
 	"slices"
@@ -34,46 +33,22 @@ const (
 )
 
 // Ours and Theirs end the names of the two sides of a comparison.
-const (
-	Ours   = ": ours"
-	Theirs = ": theirs"
-)
-
-// configuration returns the fields that are written on lines before a pass, by the lines' keys.
-func (r *Record) configuration() map[string]*string {
-	return map[string]*string{"set": &r.Data, "side": &r.Who, "version": &r.Version,
-		"commit": &r.Commit, "date": &r.Date, "machine": &r.Machine}
-}
+const Ours, Theirs = ": ours", ": theirs"
 
 // known matches the lines that records may have.
-var known = regexp.MustCompile(`(?m)^(?:(?:set|side|version|commit|date|machine):.*|Benchmark.*|)$\n?`)
+var known = regexp.MustCompile(`(?m)^(?:(?:set|side|version|commit|date|machine):.*|Benchmark\S+[ \t].*|)$\n?`)
 
-// Write writes records for Read. An operation is a file:
-//
-//	set: flat_100k
-//	side: whole / C loop: ours
-//	BenchmarkFloor 100000 1480 ns/op 2960 cpu-ns/op
-func Write(w io.Writer, records ...Record) error {
-	out, end := benchfmt.NewWriter(w), ""
+// Text returns records for Read and for benchstat: lines such as "set: flat_100k", and a benchmark whose operations are the files.
+func Text(records []Record) (text string) {
 	for _, r := range records {
-		res := &benchfmt.Result{Name: benchfmt.Name(strings.ToUpper(r.Table[:1]) + r.Table[1:]), Iters: max(r.Files, 1)}
-		end = ""
+		text += fmt.Sprintf("set: %s\nside: %s\nversion: %s\n", r.Data, r.Who, r.Version)
+		text += fmt.Sprintf("Benchmark%s %d", strings.ToUpper(r.Table[:1])+r.Table[1:], max(r.Files, 1))
 		for _, unit := range slices.Sorted(maps.Keys(r.Values)) {
-			res.Values = append(res.Values, benchfmt.Value{Value: r.Values[unit], Unit: unit})
+			text += fmt.Sprintf(" %v %s", r.Values[unit], unit)
 		}
-		of := r.configuration()
-		for _, key := range slices.Sorted(maps.Keys(of)) {
-			if text := strings.Join(strings.Fields(*of[key]), " "); text != "" { // on one line
-				res.Config = append(res.Config, benchfmt.Config{Key: key, Value: []byte(text), File: true})
-				end += key + ":\n"
-			}
-		}
-		if err := out.Write(res); err != nil {
-			return err
-		}
+		text += "\n"
 	}
-	_, err := io.WriteString(w, end) // the next records do not inherit these lines
-	return err
+	return text
 }
 
 // Read reads records. It returns an error if the text has anything else.
@@ -87,17 +62,13 @@ func Read(text string) (records []Record, err error) {
 		if !ok {
 			return nil, fmt.Errorf("not a record: %v", in.Result())
 		}
-		r := Record{Table: strings.ToLower(string(res.Name)), Files: res.Iters, Values: map[string]float64{}}
-		for key, value := range r.configuration() {
-			*value = res.GetConfig(key)
-		}
+		of := res.GetConfig
+		r := Record{strings.ToLower(string(res.Name)), of("set"), of("side"), of("version"), res.Iters, map[string]float64{},
+			of("commit"), of("date"), of("machine")}
 		for _, v := range res.Values {
 			r.Values[cmp.Or(v.OrigUnit, v.Unit)] = cmp.Or(v.OrigValue, v.Value)
 		}
 		records = append(records, r)
-	}
-	if n := strings.Count("\n"+text, "\nBenchmark"); n != len(records) {
-		return nil, fmt.Errorf("%d of %d passes have no value", n-len(records), n)
 	}
 	return records, in.Err()
 }
@@ -117,7 +88,7 @@ func Of(records []Record, table string) (r Results) {
 			continue
 		}
 		s := r.Find(rec.Data, rec.Who)
-		if s == nil {
+		if s.Values == nil {
 			s = &Series{rec.Data, rec.Who, rec.Version, map[string][]float64{}}
 			r = append(r, s)
 		}
@@ -128,14 +99,14 @@ func Of(records []Record, table string) (r Results) {
 	return r
 }
 
-// Find returns the series of a side on a set, or nil if there is none.
+// Find returns the series of a side on a set, or one without values.
 func (r Results) Find(data, who string) *Series {
 	for _, s := range r {
 		if s.Data == data && s.Who == who {
 			return s
 		}
 	}
-	return nil
+	return &Series{}
 }
 
 // Sets and Sides return names in the order of measurement.
@@ -151,36 +122,30 @@ func (r Results) names(of func(*Series) string) (names []string) {
 	return names
 }
 
-// Median returns the median of the values of a unit. For a nil series it returns 0.
-func (s *Series) Median(unit string) float64 {
-	if s == nil || s.Values[unit] == nil {
-		return 0
+// Median returns the median of the values of a unit, or 0 if there are none.
+func (s *Series) Median(unit string) float64 { return Summarize(s.Values[unit]).Median }
+
+// Over summarizes the ratios of s to another series, round by round.
+func (s *Series) Over(to *Series, unit string) Spread {
+	var ratios []float64
+	for i := range min(len(s.Values[unit]), len(to.Values[unit])) {
+		ratios = append(ratios, s.Values[unit][i]/to.Values[unit][i])
 	}
-	return Median(s.Values[unit])
+	return Summarize(ratios)
 }
 
-// Over summarizes the ratios of s to another series, round by round. If one of them is missing, ok is false.
-func (s *Series) Over(to *Series, unit string) (ratios Spread, ok bool) {
-	var out []float64
-	if s != nil && to != nil {
-		for i := range min(len(s.Values[unit]), len(to.Values[unit])) {
-			out = append(out, s.Values[unit][i]/to.Values[unit][i])
-		}
-	}
-	if out == nil {
-		return ratios, false
-	}
-	return Summarize(out), true
+// times formats the ratios of Over for the units of times.
+func (s *Series) times(to *Series) []string {
+	return []string{s.Over(to, Wall).Format("%.2f"), s.Over(to, CPU).Format("%.2f")}
 }
 
-// Times formats the ratios of Over, and returns 1 if both are the same series.
-func (s *Series) Times(to *Series, unit string) string {
-	if ratios, ok := s.Over(to, unit); s == to {
-		return "1"
-	} else if ok {
-		return ratios.Format("%.2f")
+// Units formats the medians of all units.
+func (s *Series) Units() string {
+	var cells []string
+	for _, unit := range slices.Sorted(maps.Keys(s.Values)) {
+		cells = append(cells, English.Sprintf("%.4g %s", s.Median(unit), unit))
 	}
-	return ""
+	return strings.Join(cells, ", ")
 }
 
 // English formats numbers for a page: thousands get commas.
@@ -189,129 +154,76 @@ var English = message.NewPrinter(language.English)
 // A Spread summarises repeated measurements. The median is the result; the extremes show how noisy the machine was.
 type Spread struct{ Median, Min, Max float64 }
 
-// Summarize returns the spread of at least one value.
-func Summarize(values []float64) Spread {
-	sorted := slices.Sorted(slices.Values(values))
-	return Spread{Median: Median(sorted), Min: sorted[0], Max: sorted[len(sorted)-1]}
+// Summarize returns the zero Spread for no values. The median is the middle one, or the mean of the middle two.
+func Summarize(values []float64) (s Spread) {
+	if sorted := slices.Sorted(slices.Values(values)); sorted != nil {
+		s = Spread{(sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2, sorted[0], sorted[len(sorted)-1]}
+	}
+	return s
 }
+
+func Median(values []float64) float64 { return Summarize(values).Median }
 
 // Format formats the median and, in parentheses, the extremes.
 func (s Spread) Format(format string) string {
-	if s.Min == s.Max {
+	switch {
+	case s == Spread{}:
+		return ""
+	case s.Min == s.Max:
 		return English.Sprintf(format, s.Median)
 	}
 	return English.Sprintf(format+" ("+format+"…"+format+")", s.Median, s.Min, s.Max)
 }
 
-// Median returns the median of at least one value: the middle one, or the mean of the middle two.
-func Median(values []float64) float64 {
-	sorted := slices.Sorted(slices.Values(values))
-	mid := len(sorted) / 2
-	if len(sorted)%2 == 1 {
-		return sorted[mid]
-	}
-	return (sorted[mid-1] + sorted[mid]) / 2
-}
-
-// A Column has a cell for each row of a table.
-type Column[Row any] struct {
-	Head string
-	Cell func(Row) string
-}
-
-// Table returns a table in Markdown, or nothing if it would have no rows.
-func Table[Row any](rows []Row, columns ...Column[Row]) string {
-	if len(rows) == 0 {
-		return ""
-	}
-	lines := []string{"", ""}
-	for _, c := range columns {
-		lines[0] += "| " + c.Head + " "
-		lines[1] += "|---"
-	}
-	for _, r := range rows {
-		line := ""
-		for _, c := range columns {
-			line += "| " + c.Cell(r) + " "
-		}
-		lines = append(lines, line)
-	}
-	return strings.Join(lines, "|\n") + "|\n"
-}
-
-// A Pair is a comparison of two sides on a set. Theirs may be nil.
-type Pair struct {
-	Set, Name    string
-	Ours, Theirs *Series
-}
-
-// Pairs returns the comparisons in the order of measurement.
-func (r Results) Pairs() (pairs []Pair) {
-	for _, s := range r {
-		if name, ours := strings.CutSuffix(s.Who, Ours); ours {
-			pairs = append(pairs, Pair{s.Data, name, s, r.Find(s.Data, name+Theirs)})
+// Table returns a table in Markdown, whose first row is the head.
+func Table(rows [][]string) (text string) {
+	for i, row := range rows {
+		text += "| " + strings.Join(row, " | ") + " |\n"
+		if i == 0 {
+			text += strings.Repeat("|---", len(row)) + "|\n"
 		}
 	}
-	return pairs
+	return text
 }
 
-// String returns the table of the results: a row for each pair, or for each side if there are no pairs.
+// Against returns the name of the comparison in which s is our side, and their side. If s is in none, ok is false.
+func (r Results) Against(s *Series) (name string, theirs *Series, ok bool) {
+	name, ok = strings.CutSuffix(s.Who, Ours)
+	return name, r.Find(s.Data, name+Theirs), ok
+}
+
+// String returns the table of the results: a row for each comparison, or for each side if there are none.
 func (r Results) String() string {
-	pairs := r.Pairs()
-	if pairs == nil {
+	rows := [][]string{{"set", "ours / theirs", "wall", "CPU", "ours"}}
+	for _, s := range r {
+		if name, theirs, ok := r.Against(s); ok {
+			ours := s.Units()
+			if ns := s.Median(Wall); ns > 0 {
+				ours = English.Sprintf("%.0f ns/file", ns)
+			}
+			rows = append(rows, slices.Concat([]string{s.Data, name}, s.times(theirs), []string{ours}))
+		}
+	}
+	if len(rows) == 1 {
 		return r.bySide()
 	}
-	return Table(pairs,
-		Column[Pair]{"set", func(p Pair) string { return p.Set }},
-		Column[Pair]{"ours / theirs", func(p Pair) string { return p.Name }},
-		Column[Pair]{"wall", func(p Pair) string { return p.Ours.Times(p.Theirs, Wall) }},
-		Column[Pair]{"CPU", func(p Pair) string { return p.Ours.Times(p.Theirs, CPU) }},
-		Column[Pair]{"ours", Pair.ours})
-}
-
-// ours formats the medians of our side's values, times in nanoseconds.
-func (p Pair) ours() string {
-	if p.Ours.Values[Wall] != nil {
-		return English.Sprintf("%.0f ns/file", p.Ours.Median(Wall))
-	}
-	return p.Ours.units()
-}
-
-func (s *Series) units() string {
-	var cells []string
-	for _, unit := range slices.Sorted(maps.Keys(s.Values)) {
-		cells = append(cells, English.Sprintf("%.4g %s", s.Median(unit), unit))
-	}
-	return strings.Join(cells, ", ")
-}
-
-func (r Results) Units() string {
-	return Table(r, Column[*Series]{"case", func(s *Series) string { return s.Data }}, Column[*Series]{"side", func(s *Series) string { return s.Who }},
-		Column[*Series]{"medians", (*Series).units})
+	return Table(rows)
 }
 
 // bySide returns a table with a row for each side, with times relative to those of the first side.
 func (r Results) bySide() string {
-	columns := []Column[string]{{"", func(who string) string { return who }}, {"version", func(who string) string {
-		return r[slices.IndexFunc(r, func(s *Series) bool { return s.Who == who })].Version
-	}}}
+	rows := [][]string{{"", "version"}}
 	for _, set := range r.Sets() {
-		times := func(head, unit string) Column[string] {
-			return Column[string]{head, func(who string) string { return r.Find(set, who).Times(r.Find(set, r.Sides()[0]), unit) }}
-		}
-		columns = append(columns, Column[string]{set + ", files/s", func(who string) string {
-			var speeds []float64
-			if s := r.Find(set, who); s != nil {
-				for _, ns := range s.Values[Wall] {
-					speeds = append(speeds, PerSecond(ns))
-				}
-				return Summarize(speeds).Format("%.0f")
-			}
-			return ""
-		}}, times("time", Wall), times("CPU", CPU))
+		rows[0] = append(rows[0], set+", files/s", "time", "CPU")
 	}
-	return Table(r.Sides(), columns...)
+	for _, who := range r.Sides() {
+		row := []string{who, r[slices.IndexFunc(r, func(s *Series) bool { return s.Who == who })].Version}
+		for _, set := range r.Sets() {
+			s := r.Find(set, who)
+			second := &Series{Values: map[string][]float64{Wall: slices.Repeat([]float64{1e9}, len(s.Values[Wall]))}}
+			row = append(append(row, second.Over(s, Wall).Format("%.0f")), s.times(r.Find(set, r.Sides()[0]))...)
+		}
+		rows = append(rows, row)
+	}
+	return Table(rows)
 }
-
-// PerSecond returns how many operations take a second if one takes ns nanoseconds.
-func PerSecond(ns float64) float64 { return 1e9 / ns }

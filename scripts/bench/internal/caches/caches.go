@@ -41,7 +41,7 @@ func Main(ctx context.Context, args []string) error {
 		fail.Must(commands.Output(ctx, "", "go", "test", "-c", "-o", binary, "./bench/internal/caches"))
 		records := fail.Must(measureAll(ctx, binary, *rounds, ".", sample.String()))
 		if *raw {
-			fail.On(record.Write(os.Stdout, records...))
+			fail.Must(fmt.Print(record.Text(records)))
 			return
 		}
 		for _, table := range []string{"cases", "eviction", "policies"} {
@@ -90,50 +90,51 @@ var sides = []string{ours, checked, theirs, theirOther, bare}
 var Tables = map[string]func(record.Results) string{
 	// A row for each case. The ratios are medians of the rounds' ratios to fileproc.
 	"cases": func(r record.Results) string {
-		columns := append(bySet(r, "ns", sides), column{Head: "cachefs / fileproc", Cell: times(r, theirs)},
-			column{Head: "corfs / fileproc", Cell: times(r, theirOther)})
-		return record.Table(r.Sets(), columns...)
+		rows := bySet(r, "ns", sides)
+		rows[0] = append(rows[0], "cachefs / fileproc", "corfs / fileproc")
+		for i, set := range r.Sets() {
+			rows[i+1] = append(rows[i+1], times(r, set, theirs), times(r, set, theirOther))
+		}
+		return record.Table(rows)
 	},
 	// Misses with an eviction, with LFU, of the same 1,000 files in turn.
-	"eviction": func(r record.Results) string {
-		return record.Table(r.Sets(), bySet(r, "entries", []string{ours, theirs})...)
-	},
+	"eviction": func(r record.Results) string { return record.Table(bySet(r, "entries", []string{ours, theirs})) },
 	// Zipf with a scan. Four fifths of the operations are outside of the scan.
 	"policies": func(r record.Results) string {
-		type column = record.Column[*record.Series]
-		hits := func(unit string, of float64) func(*record.Series) string {
-			return func(s *record.Series) string { return fmt.Sprintf("%.1f", 100-100*s.Median(unit)/of) }
+		rows := [][]string{{"", "hits, %", "hits outside of the scan, %", "ns"}}
+		for _, s := range r {
+			hits := func(unit string, of float64) string { return fmt.Sprintf("%.1f", 100-100*s.Median(unit)/of) }
+			rows = append(rows, []string{s.Who, hits("reads/op", 1), hits("hot/op", 0.8), cell(s)})
 		}
-		return record.Table(r, column{Head: "", Cell: func(s *record.Series) string { return s.Who }},
-			column{Head: "hits, %", Cell: hits("reads/op", 1)}, column{Head: "hits outside of the scan, %", Cell: hits("hot/op", 0.8)},
-			column{Head: "ns", Cell: cell})
+		return record.Table(rows)
 	},
 }
 
-type column = record.Column[string]
-
-func bySet(r record.Results, head string, sides []string) []column {
-	columns := []column{{Head: head, Cell: func(set string) string { return set }}}
+func bySet(r record.Results, head string, sides []string) [][]string {
+	rows := [][]string{{head}}
 	for _, side := range sides {
-		columns = append(columns, column{Head: strings.TrimPrefix(side, "fileproc, "), Cell: func(set string) string {
-			return cell(r.Find(set, side))
-		}})
+		rows[0] = append(rows[0], strings.TrimPrefix(side, "fileproc, "))
 	}
-	return columns
+	for _, set := range r.Sets() {
+		row := []string{set}
+		for _, side := range sides {
+			row = append(row, cell(r.Find(set, side)))
+		}
+		rows = append(rows, row)
+	}
+	return rows
 }
 
-func times(r record.Results, side string) func(set string) string {
-	return func(set string) string {
-		if ratio, ok := r.Find(set, side).Over(r.Find(set, ours), record.Wall); ok {
-			return fmt.Sprintf("%.2f", ratio.Median)
-		}
-		return "–"
+func times(r record.Results, set, side string) string {
+	if ratio := r.Find(set, side).Over(r.Find(set, ours), record.Wall).Median; ratio > 0 {
+		return fmt.Sprintf("%.2f", ratio)
 	}
+	return "–"
 }
 
 // cell formats the median of the times. It returns a dash if there is no such side.
 func cell(s *record.Series) string {
-	if s == nil {
+	if s.Values == nil {
 		return "–"
 	}
 	return record.English.Sprintf("%.0f", s.Median(record.Wall))

@@ -31,8 +31,8 @@ const usage = `scripts/bench_cold.sh [-runs N] [-cancels N] [-records] [PATTERN]
 
 Measures cold runs and prints them as a Markdown table: the requests to the disk and the seconds of fileproc and of the usual
 loop, a C loop in the order of the listing, each the median, and the target. A case that cannot run here is named with the
-reason. A second table is of cancels at random moments of a run on one head. With PATTERN, only the cases whose name has this
-regular expression are measured.
+reason. Lines below the table are of cancels at random moments of a run on one head. With PATTERN, only the cases whose name
+has this regular expression are measured.
 
 Needs Linux, root, Go, a C compiler, FUSE and loop devices, and drops the machine's caches. Missing sets of tickets and
 images are made in .data and kept, since counts are comparable only on the same image. A million files are measured only if
@@ -63,9 +63,14 @@ func Main(ctx context.Context, args []string) error {
 		b.run(ctx, "go", "build", "-o", b.disk(), "./disk")
 		records := b.measure(ctx, slices.DeleteFunc(slices.Clone(Cases), func(c Case) bool { return !pattern.MatchString(c.Name) }))
 		if *raw {
-			fail.On(record.Write(os.Stdout, records...))
+			fail.Must(fmt.Print(record.Text(records)))
 		} else {
-			fmt.Printf("%s\n%s", Table(record.Of(records, "cold")), record.Of(records, "cancel").Units())
+			if compared := record.Of(records, "cold"); compared != nil {
+				fmt.Println(Table(compared))
+			}
+			for _, s := range record.Of(records, "cancel") {
+				fmt.Printf("%s: %s\n", s.Data, s.Units())
+			}
 		}
 	})
 }
@@ -104,25 +109,27 @@ const (
 )
 
 func Table(r record.Results) string {
-	columns := []record.Column[string]{{Head: "case", Cell: func(name string) string { return name }}}
+	rows := [][]string{{"case"}}
 	for _, side := range r.Sides() {
-		columns = append(columns, record.Column[string]{Head: side + ": requests", Cell: func(name string) string {
-			if s := r.Find(name, side); s != nil {
-				return record.English.Sprintf("%.0f", s.Median("requests"))
-			}
-			return ""
-		}}, record.Column[string]{Head: "time, s", Cell: func(name string) string {
-			s, loop := r.Find(name, side), r.Find(name, usual)
-			switch {
-			case s == nil || loop == nil:
-				return ""
-			case s == loop:
-				return fmt.Sprintf("%.2f", s.Median("s"))
-			}
-			return fmt.Sprintf("%.2f (%.2f)", s.Median("s"), s.Median("s")/loop.Median("s"))
-		}})
+		rows[0] = append(rows[0], side+": requests", "time, s")
 	}
-	return record.Table(r.Sets(), append(columns, record.Column[string]{Head: "target", Cell: Target})...)
+	for _, name := range r.Sets() {
+		row, loop := []string{name}, r.Find(name, usual)
+		for _, side := range r.Sides() {
+			requests, seconds := "", ""
+			if s := r.Find(name, side); s.Values != nil {
+				requests = record.English.Sprintf("%.0f", s.Median("requests"))
+				seconds = fmt.Sprintf("%.2f", s.Median("s"))
+				if s != loop {
+					seconds += fmt.Sprintf(" (%.2f)", s.Median("s")/loop.Median("s"))
+				}
+			}
+			row = append(row, requests, seconds)
+		}
+		rows = append(rows, append(row, Target(name)))
+	}
+	rows[0] = append(rows[0], "target")
+	return record.Table(rows)
 }
 
 // prepare makes the missing data of a case and returns its image or its directory.

@@ -87,7 +87,7 @@ func Main(ctx context.Context, args []string) (err error) {
 		}
 		records := do(r)
 		if *raw {
-			fail.On(record.Write(os.Stdout, records...))
+			fail.Must(fmt.Print(record.Text(records)))
 		} else if records != nil {
 			fmt.Printf("backend %s, GOMAXPROCS %d, %d rounds, medians of %d passes; median (minimum…maximum)\n\n%v",
 				fileproc.Backend(), runtime.GOMAXPROCS(0), r.Rounds, r.Passes, record.Of(records, r.Table))
