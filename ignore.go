@@ -119,7 +119,7 @@ func (w *worker) readGitRules(n *node) error {
 		w.foundFailedGit(err)
 	}
 	if repo != nil {
-		n.ignore = n.ignore.NewRepository(&repository{Repository: repo, at: n, length: n.pathLen()})
+		n.ignore = n.ignore.NewRepository(&repository{Repository: repo, at: n, length: n.pathLen()}, repo.IgnoresCase)
 	}
 	for _, r := range rules {
 		n.ignore = n.ignore.PushRanked(w.cfg.ignoreRank(r.Name), r.Above, w.entryFilter.path.dir(n), r.Name == "" || r.Name == gitIgnoreFile, r.List)
@@ -178,7 +178,7 @@ func (w *worker) readTracked(root *node) error {
 		return &fs.PathError{Op: "open", Path: root.tree.paths.root, Err: gitrepo.ErrNone}
 	}
 	r := &repository{Repository: repo, at: root}
-	if root.ignore = root.ignore.NewRepository(r); w.given == nil && !w.cfg.followDirs {
+	if root.ignore = root.ignore.NewRepository(r, false); w.given == nil && !w.cfg.followDirs {
 		root.tree.tracked = r
 	} else {
 		root.ignore = root.ignore.IgnoreAll()

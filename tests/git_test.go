@@ -562,6 +562,24 @@ func TestGitIgnoreOfWhatIsTracked(t *testing.T) {
 	})
 }
 
+// With core.ignoreCase, git takes .GIT for .git.
+func TestGitDirectoryInAnotherCase(t *testing.T) {
+	home := newHome(t)
+	top := filepath.Join(home, "r")
+	runGit(t, home, "init", "-q", "r")
+	runGit(t, top, "config", "core.ignoreCase", "false")
+	if isThere(filepath.Join(top, ".GIT")) || !testtree.Make(t, top, "sub/.Git/b=", "sub/.GIT=", "sub/.gi=", "sub/.gitignore=no\n", "c=", ".GIT/a=") {
+		t.Skip("names in two cases are one here")
+	}
+	for want, ignoresCase := range map[string]string{"c sub/.gi sub/.gitignore": "true", ".GIT/a c sub/.GIT sub/.Git/b sub/.gi sub/.gitignore": "false"} {
+		runGit(t, top, "config", "core.ignoreCase", ignoresCase)
+		require.Equal(t, want, strings.Join(strings.Fields(runGit(t, top, "ls-files", "-co", "--exclude-standard")), " "))
+		got, err := fileproc.Process(t.Context(), top, fileproc.Options{GitIgnore: true, Ordered: true}, relOf)
+		require.NoError(t, err)
+		require.Equal(t, want, strings.Join(slash(got), " "))
+	}
+}
+
 // Git's files are found where links and another user's home directory lead, as git finds them.
 func TestGitFilesBehindLinks(t *testing.T) {
 	if runtime.GOOS == "windows" {

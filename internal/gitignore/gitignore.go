@@ -31,19 +31,20 @@ type Chain struct {
 	ofRepo bool // list belongs to the repository
 	all    bool // see IgnoreAll
 	repo   any  // of NewRepository; nil: the chain is not for directories of a git repository
+	folds  bool // of NewRepository
 	rank   int  // see PushRanked
 }
 
 // NewRepository returns a chain for the top of a git repository, which repo stands for. The chain leaves
-// out the lists of a repository that contains this one, and ignores .git.
-func (c *Chain) NewRepository(repo any) *Chain {
+// out the lists of a repository that contains this one, and ignores .git; also .GIT, if folds says that it has core.ignoreCase.
+func (c *Chain) NewRepository(repo any, folds bool) *Chain {
 	var kept []Chain
 	for ; c != nil; c = c.parent {
 		if !c.ofRepo {
 			kept = append(kept, *c)
 		}
 	}
-	top := &Chain{list: &List{}, ofRepo: true, repo: repo}
+	top := &Chain{list: &List{}, ofRepo: true, repo: repo, folds: folds}
 	for _, k := range slices.Backward(kept) {
 		top = top.push(k)
 	}
@@ -78,7 +79,9 @@ func (c *Chain) push(next Chain) *Chain {
 		top.parent = c.parent.push(next)
 		return &top
 	}
-	next.parent, next.repo, next.all = c, c.Repository(), c.IgnoresAll()
+	if next.parent = c; c != nil {
+		next.repo, next.folds, next.all = c.repo, c.folds, c.all
+	}
 	return &next
 }
 
@@ -120,7 +123,7 @@ func (c *Chain) Match(dir, name string, isDir bool) Verdict {
 // Decide is Match, and reports whether a list of the repository has decided. These lists ignore
 // nothing that git tracks: then MatchOthers has the verdict.
 func (c *Chain) Decide(dir, name string, isDir bool) (v Verdict, ofRepo bool) {
-	if name == ".git" && c.Repository() != nil {
+	if len(name) == len(".git") && c.Repository() != nil && (name == ".git" || c.folds && strings.EqualFold(name, ".git")) {
 		return Ignored, false
 	}
 	if c.IgnoresAll() {
