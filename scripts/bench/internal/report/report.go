@@ -270,7 +270,10 @@ func targetsTable(r record.Results) string {
 				if ours.Who == "fileproc" { // a cold run
 					name, theirs = ours.Data, r.Find(ours.Data, "usual loop")
 				}
-				s, format := record.Summarize([]float64{ours.Median(unit)}), "%.5g"
+				s, format := record.Summarize([]float64{ours.Median(unit)}), "%.0f"
+				if s.Median < 100 {
+					format = "%.2g"
+				}
 				if of, isRatio := ratios[unit]; isRatio {
 					s, format = cmp.Or(ours.Over(theirs, of[0]), ours.Over(theirs, of[1])), "%.2f"
 				}
