@@ -216,6 +216,31 @@ func replaceOthers(t *testing.T, root string) {
 	require.Zero(t, report.Replaced)
 }
 
+// TestInvariant11AttributesMeanwhile: what a file gets while it waits for others is kept. Another name is no change.
+func TestInvariant11AttributesMeanwhile(t *testing.T) {
+	root := t.TempDir()
+	write(t, root, map[string]string{"a": "old", "b": "old", "link": "old"})
+	err := fileproc.ForEach(t.Context(), root, fileproc.Options{Durable: true, Workers: 1}, func(f *fileproc.File) error {
+		err := f.Replace([]byte("new"))
+		switch f.Name() {
+		case "a":
+			if e := unix.Setxattr(f.Path(), "user.a", []byte("1"), 0); e != nil {
+				t.Skip("no attributes: ", e)
+			}
+		case "link":
+			require.NoError(t, os.Link(f.Path(), filepath.Join(t.TempDir(), "link")))
+		}
+		return err
+	})
+	require.Equal(t, []byte("1"), xattrsOf(t, filepath.Join(root, "a"))["user.a"])
+	want := map[string]string{"a": "new", "b": "new", "link": "new"}
+	if err != nil {
+		require.ErrorIs(t, err, fileproc.ErrChanged)
+		want["a"] = "old"
+	}
+	require.Equal(t, want, contents(t, root))
+}
+
 // TestInvariant4Durable: the directories of files that wait for others leave descriptors for the rest of the run.
 func TestInvariant4Durable(t *testing.T) {
 	root := t.TempDir()

@@ -223,6 +223,9 @@ func (d *fdDir) Prepare(name names.Name, content []byte, check replace.Check) (r
 }
 
 func (d *fdDir) Commit(p replace.Pending, failed error) error {
+	if failed == nil { // it may be long since Prepare
+		failed = p.Recheck(d.fd)
+	}
 	if failed != nil {
 		return errors.Join(failed, p.Discard(d.fd))
 	}

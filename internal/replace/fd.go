@@ -140,6 +140,16 @@ func Remove(dir int, temporary names.Name) error {
 	return nil
 }
 
+// Recheck returns an error if the old file's attributes have changed since Prepare: an exchange of names does not show that. A file
+// with several names is not checked, since a rename of one sets the change time of all.
+func (p *Pending) Recheck(dir int) error {
+	now, err := sys.StatAt(dir, p.Name)
+	if err == nil && max(now.Links, p.old.Links) == 1 && !now.ChangeTime.Equal(p.old.ChangeTime) {
+		err = changed("fstatat")
+	}
+	return err
+}
+
 // Commit gives the temporary file the name of the old one. If the file with that name is not the one that Check has seen, it
 // stays, the temporary file is removed, and the error is ErrChanged. If IsDone, Commit returns the metadata that the file then has.
 func (p *Pending) Commit(dir int) (sys.Stat, error) {
