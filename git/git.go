@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -50,7 +51,7 @@ type comparison struct {
 	repo                        *gitrepo.Repository
 	index                       *gitindex.Index
 	top                         string    // the directory that was asked for, without links
-	time                        time.Time // of the index
+	time                        time.Time // of the index, true to the second, as for git, unless each later change of a file shows
 	trustsMode, trustsTime      bool
 	checksAll, hasLinks, sparse bool
 	dirs                        []dir // what each worker has looked up last
@@ -83,7 +84,19 @@ func open(root string) (*comparison, error) {
 	if c.time, err = c.repo.IndexTime(); err == nil { // before the index is read: a later time would hide changes
 		c.index, err = c.repo.ReadIndex(nil)
 	}
+	if !c.trustsTime || !c.checksAll || !hasFineTimes(real) {
+		c.time = c.time.Truncate(time.Second)
+	}
 	return c, err
+}
+
+func hasFineTimes(dir string) bool {
+	f, err := os.Open(dir + "/.") // does not wait if dir is a FIFO
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	return fsinfo.HasFineTimes(f)
 }
 
 // enters reports whether a directory belongs to the work tree.
