@@ -516,6 +516,21 @@ func (w simplyWritableFS) WriteFile(name string, data []byte) error {
 	return err
 }
 
+// closingFS opens no file that was written.
+type closingFS struct {
+	simplyWritableFS
+	content []byte
+}
+
+func (c closingFS) Stat(name string) (fs.FileInfo, error) {
+	if f := c.MapFS[name]; f != nil && !f.Mode.IsDir() && string(f.Data) != string(c.content) {
+		return nil, fs.ErrPermission
+	}
+	return c.MapFS.Stat(name)
+}
+
+func (c closingFS) Lstat(name string) (fs.FileInfo, error) { return c.Stat(name) }
+
 // TestReplaceInFS: an FS that has a method for it is written to.
 func TestReplaceInFS(t *testing.T) {
 	for _, root := range []string{".", "d", "d/f"} {
@@ -538,6 +553,10 @@ func TestReplaceInFS(t *testing.T) {
 				return f.Replace(nil)
 			}), fs.ErrPermission)
 		}
+		files := fstest.MapFS{"d/f": {Data: []byte("x"), Mode: 0o644}}
+		fsys := closingFS{simplyWritableFS{writableFS{files, new(sync.Mutex)}}, []byte("x")}
+		require.NoError(t, fileproc.ForEach(t.Context(), root, fileproc.Options{FS: fsys}, upper), "it was written, although its metadata cannot be looked up")
+		require.Equal(t, "X", string(files["d/f"].Data))
 		require.ErrorIs(t, fileproc.ForEach(t.Context(), root, fileproc.Options{FS: fstest.MapFS{"d/f": {Data: []byte("x")}}}, upper), errors.ErrUnsupported)
 	}
 }

@@ -321,7 +321,10 @@ func (d *FSDir) Replace(name names.Name, content []byte, check replace.Check, _ 
 	case err != nil:
 		return s, sys.AsError("write", err)
 	case info == nil:
-		return d.Stat(name)
+		if now, err := d.Stat(name); err == nil { // otherwise File.Unchanged finds a change
+			s = now
+		}
+		return s, nil
 	}
 	return StatOfStored(info), nil
 }
