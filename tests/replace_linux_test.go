@@ -5,10 +5,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -28,6 +30,7 @@ func init() {
 	tasks["other's"] = replaceOthers
 	tasks["until killed"] = replaceUntilKilled
 	tasks["durable with few descriptors"] = durableWithFewDescriptors
+	tasks["durable where nothing can be listed"] = durableUnlisted
 }
 
 // acl returns an ACL as an extended attribute: entries of a tag, permissions and a number.
@@ -239,6 +242,29 @@ func TestInvariant11AttributesMeanwhile(t *testing.T) {
 		want["a"] = "old"
 	}
 	require.Equal(t, want, contents(t, root))
+}
+
+// TestDurableUnlisted: a directory that may be written but not read can be made durable, too.
+func TestDurableUnlisted(t *testing.T) {
+	if fileproc.Backend() == "generic" {
+		t.Skip("it opens no such directory")
+	}
+	root := t.TempDir()
+	require.NoError(t, os.Chmod(filepath.Dir(root), 0o755))
+	require.NoError(t, os.Chmod(root, 0o777))
+	runTask(t, "durable where nothing can be listed", root, asNobody(t))
+}
+
+func durableUnlisted(t *testing.T, root string) {
+	write(t, root, map[string]string{"d/f": "old"})
+	require.NoError(t, os.Chmod(filepath.Join(root, "d"), 0o300))
+	err := fileproc.ForEach(t.Context(), root, fileproc.Options{Durable: true, Files: slices.Values([]string{"d/f"})}, upper)
+	require.NoError(t, os.Chmod(filepath.Join(root, "d"), 0o700))
+	require.Equal(t, map[string]string{"d/f": "OLD"}, contents(t, root))
+	if err != nil { // the file system cannot be synced as a whole
+		require.ErrorIs(t, err, fs.ErrPermission)
+		require.ErrorContains(t, err, "not for sure on the disk")
+	}
 }
 
 // TestInvariant4Durable: the directories of files that wait for others leave descriptors for the rest of the run.

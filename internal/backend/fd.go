@@ -202,7 +202,7 @@ func (d *fdDir) Replace(name names.Name, content []byte, check replace.Check, du
 		s, err = p.Commit(d.fd)
 	}
 	if replace.IsDone(err) && durable {
-		err = cmp.Or(replace.AsUnsynced(replace.SyncDir(d.fd)), err)
+		err = cmp.Or(replace.AsUnsynced(replace.SyncDir(d.fd, name)), err)
 	}
 	return s, err
 }
@@ -216,7 +216,7 @@ func (d *fdDir) prepare(name names.Name, content []byte, check replace.Check, du
 	return replace.Prepare(d.fd, old, name, content, check, durable)
 }
 
-func (d *fdDir) OpenSync() (Syncer, error) { return replace.OpenSync(d.fd) }
+func (d *fdDir) OpenSync() (Syncer, error) { return replace.OpenSync(d.fd, names.Dot) }
 
 func (d *fdDir) Prepare(name names.Name, content []byte, check replace.Check) (replace.Pending, error) {
 	return d.prepare(name, content, check, false)

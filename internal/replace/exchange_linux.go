@@ -37,12 +37,12 @@ func startWriteback(fd int) {
 // flush sends an open file or directory to the disk.
 func flush(fd int) error { return unix.Fsync(fd) }
 
-// OpenSync returns a Syncer for the file system of dir, or an error where Syncer.Sync would not do.
-func OpenSync(dir int) (Syncer, error) {
+// OpenSync returns a Syncer for the file system of dir, or an error where Syncer.Sync would not do. It opens name in dir.
+func OpenSync(dir int, name names.Name) (Syncer, error) {
 	if !fsinfo.SyncsWhole(dir) {
 		return -1, errors.ErrUnsupported
 	}
-	fd, err := sys.Openat(dir, names.Dot, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC)
+	fd, err := sys.Openat(dir, name, sys.FileFlags)
 	return Syncer(fd), err
 }
 

@@ -116,11 +116,23 @@ func fsync(fd int) error {
 	return nil
 }
 
-// SyncDir makes the names in a directory durable. Some file systems have no such call for directories (SMB).
-func SyncDir(fd int) error {
-	err := fsync(fd)
-	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOTSUP) {
+// SyncDir makes the names in a directory durable, that of a new file among them. Some file systems have no such call for
+// directories (SMB). A directory that may not be read cannot be synced: then the file's whole file system is, if that is possible.
+func SyncDir(dir int, name names.Name) error {
+	err := fsync(dir)
+	switch {
+	case errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOTSUP):
 		return nil
+	case errors.Is(err, unix.EBADF):
+		s, e := OpenSync(dir, name)
+		if e == errors.ErrUnsupported {
+			e = unix.EACCES
+		}
+		if e != nil {
+			return &sys.Error{Op: "fsync", Err: e}
+		}
+		defer s.Close()
+		return s.Sync()
 	}
 	return err
 }

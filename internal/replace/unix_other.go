@@ -5,6 +5,7 @@ package replace
 import (
 	"errors"
 
+	"github.com/fileproc/fileproc/internal/names"
 	"github.com/fileproc/fileproc/internal/sys"
 	"golang.org/x/sys/unix"
 )
@@ -27,6 +28,6 @@ func keepProject(int, int, uint32) error { return nil }
 func startWriteback(int) {}
 
 // OpenSync fails: no call here makes a whole file system durable and reports what it could not write.
-func OpenSync(int) (Syncer, error) { return -1, errors.ErrUnsupported }
+func OpenSync(int, names.Name) (Syncer, error) { return -1, errors.ErrUnsupported }
 
 func (Syncer) Sync() error { return errors.ErrUnsupported }
