@@ -232,9 +232,12 @@ test_changing() {
 	"$built/break-linux" churn -for "$soak" -dir "$at" | sed 's/^/   churn: /'
 }
 
-# test_replace runs the tests of File.Replace that need no links, no modes, no exact times and no exchange of names.
+# test_replace runs the tests of File.Replace that need no links, no modes, no exact times and no exchange of names. On SMB, the
+# syncs of TestDurable take too long, and files that TestInvariant11Replace has just written get another time a second later.
 test_replace() {
-	run_tests tests -test.run '^TestInvariant11(Replace|Killed|Temporaries|Leftovers)$|^TestReplace(Again|ThenEnd)$|^TestDurable$'
+	local skip='^$'
+	[ "$name" != smb ] || skip='^Test(Durable|Invariant11Replace)$'
+	run_tests tests -test.skip "$skip" -test.run '^TestInvariant11(Replace|Killed|Temporaries|Leftovers)$|^TestReplace(Again|ThenEnd)$|^TestDurable$'
 	echo "   Replace: $(grep -c '^--- PASS' "$tmp/log") tests pass"
 }
 
@@ -269,7 +272,8 @@ smb)
 	mkdir -p /var/lib/samba/private /run/samba
 	printf '%s\n' '[global]' 'map to guest = bad user' 'guest account = root' 'server role = standalone' 'log file = /run/samba/log' \
 		'[export]' "path = $tmp/export" 'guest ok = yes' 'read only = no' 'force user = root' >"$tmp/smb.conf"
-	smbd -s "$tmp/smb.conf" -D >"$tmp/err" 2>&1 || leave "no server: $(tail -n 1 "$tmp/err")"
+	{ smbd -s "$tmp/smb.conf" -D && timeout 60 bash -c 'until : </dev/tcp/127.0.0.1/445; do sleep 1; done'; } >"$tmp/err" 2>&1 ||
+		leave "no server: $(tail -n 1 "$tmp/err")"
 	attach "$at" -t cifs -o guest,ip=127.0.0.1 //127.0.0.1/export
 	;;
 tmpfs) attach "$at" -t tmpfs -o size=1g tmpfs ;;

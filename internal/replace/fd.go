@@ -175,7 +175,11 @@ func (p *Pending) Commit(dir int) (sys.Stat, error) {
 	if !IsDone(err) {
 		return sys.Stat{}, err
 	}
-	if now, e := sys.StatAt(dir, p.Name); e == nil && isFile(now, p.new) {
+	now, e := sys.StatAt(dir, p.Name)
+	if e == nil && !now.ModTime.Equal(p.new.ModTime) && isSMB(dir) {
+		p.new.ModTime = now.ModTime
+	}
+	if e == nil && isFile(now, p.new) {
 		return now, err
 	}
 	return p.new, err // File.Unchanged then finds a change

@@ -23,6 +23,8 @@ func checkDir(dir int) (project uint32, err error) {
 
 func isOverlay(int) bool { return false }
 
+func isSMB(int) bool { return false }
+
 func keepProject(int, int, uint32) error { return nil }
 
 func startWriteback(int) {}
