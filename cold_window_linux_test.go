@@ -72,6 +72,7 @@ func TestWindowsEndWithTheDescriptors(t *testing.T) {
 		}
 		return nil
 	}}, nil)
+	r.pool.disableGrowth() // put takes no lock
 	open := descriptorsOpen(t)
 	require.NoError(t, r.execute())
 	require.Equal(t, len(files), delivered)
@@ -138,6 +139,7 @@ func TestWindowOpensNothingAfterAStop(t *testing.T) {
 		rest.OpenIn(opensNothing{t: t}, len(files))
 		return nil
 	}}, nil)
+	r.pool.disableGrowth() // put takes no lock
 	require.ErrorIs(t, r.execute(), errBroken)
 	require.EqualValues(t, 1, calls.Load())
 }
@@ -200,6 +202,7 @@ func TestColdModeBeginsAndEnds(t *testing.T) {
 		require.False(t, w.cold.listsAhead(b))
 		return nil
 	}}, nil)
+	r.pool.disableGrowth() // put takes no lock
 	require.NoError(t, r.execute())
 	require.Equal(t, 3, calls)
 }
