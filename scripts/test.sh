@@ -92,7 +92,7 @@ as_another_user() {
 	# Tests that call the go command need what the root module imports.
 	GOMODCACHE=$dir/mod GOPROXY="file://$(go env GOMODCACHE)/cache/download,$(go env GOPROXY)" go mod download
 	chown -R 65534:65534 "$dir"
-	chmod a+x "$tmp/.."
+	chmod a+x "$tmp" # of beside
 	if ! setpriv --reuid 65534 --regid 65534 --clear-groups test -x "$dir/clone"; then
 		skip "another user cannot reach the temporary directory"
 		return
