@@ -45,7 +45,7 @@ import (
 // content later, and Stat is then still that of the old one.
 //
 // No temporary file is left when the run returns, unless an error names it. A killed
-// process leaves at most one per worker, with Durable 1,000 on each file system:
+// process leaves at most one per worker, with Durable 1,000 per worker and file system:
 // .fileproc-*.tmp, where * is 32 hexadecimal digits. No run delivers or counts them. A run
 // that replaces a file removes those over an hour old.
 //

@@ -6,7 +6,8 @@ case ${1:-} in
 esac
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export GOFLAGS="${GOFLAGS:-} -buildvcs=false" # a clone owned by another user cannot be stamped
-tmp=$(mktemp -d) && chmod a+x "$tmp" # another user runs some of the tests
+tmp=$(mktemp -d)
+chmod a+x "$tmp" # another user runs some of the tests
 memory=
 trap '! declare -F cleanup >/dev/null || cleanup; [[ $memory != */ext4 ]] || umount -l "$memory"; rm -rf "$tmp" "${memory%/ext4}"' EXIT
 

@@ -40,7 +40,7 @@ shared=$tmp # the kernel's memory is a file there. Not $memory, which is removed
 
 # A processor with AMX has more registers than linux.uml sets, and ptrace sets all of them or fails: "ptrace set fp regs failed".
 # This ptrace adds the rest, as they are. Its buffer is static, as the stack that linux.uml calls it on has 16 KiB.
-! command -v cc >/dev/null || cc -shared -fPIC -x c -o "$tmp/ptrace.so" - <<'END' || true
+! command -v cc >/dev/null || cc -shared -fPIC -x c -o "$tmp/ptrace.so" - -ldl <<'END' || true
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <string.h>

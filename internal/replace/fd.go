@@ -152,8 +152,9 @@ func Remove(dir int, temporary names.Name) error {
 	return nil
 }
 
-// Recheck returns an error if the old file's attributes have changed since Prepare: an exchange of names does not show that. A file
-// with several names is not checked, since a rename of one sets the change time of all.
+// Recheck returns an error if the old file's attributes have changed since Prepare: an exchange of names does not show that. Before
+// Linux 6.13, it does not see a change in the same tick of the clock as the last one before. A file with several names is not
+// checked, since a rename of one sets the change time of all.
 func (p *Pending) Recheck(dir int) error {
 	now, err := sys.StatAt(dir, p.Name)
 	if err == nil && max(now.Links, p.old.Links) == 1 && !now.ChangeTime.Equal(p.old.ChangeTime) {

@@ -271,7 +271,7 @@ func targetsTable(r record.Results) string {
 					name, theirs = ours.Data, r.Find(ours.Data, "usual loop")
 				}
 				s, format := record.Summarize([]float64{ours.Median(unit)}), "%.0f"
-				if s.Median < 100 {
+				if s.Median < 9 {
 					format = "%.2g"
 				}
 				if of, isRatio := ratios[unit]; isRatio {
