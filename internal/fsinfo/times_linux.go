@@ -33,19 +33,19 @@ func KeepsTimes(name string) (bool, error) {
 
 // FileKeepsTimes is KeepsTimes for an open file.
 func FileKeepsTimes(f *os.File) bool {
-	return isOf(int(f.Fd()), goodTypes...)
+	return IsOf(int(f.Fd()), goodTypes...)
 }
 
 // HasFineTimes reports whether a change of the open file that comes after a look at its metadata always shows in its ctime:
 // on Linux from 6.13, on the file systems with multigrain timestamps.
 func HasFineTimes(f *os.File) bool {
-	return isLinux(6, 13) && isOf(int(f.Fd()), unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.TMPFS_MAGIC)
+	return isLinux(6, 13) && IsOf(int(f.Fd()), unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.TMPFS_MAGIC)
 }
 
 // SyncsWhole reports whether syncfs sends all that the file system of fd has to the disk, and reports what could not be written
 // since fd was opened: on Linux from 5.8. Others, such as FUSE and network file systems, only send it to the server.
 func SyncsWhole(fd int) bool {
-	return isLinux(5, 8) && isOf(fd, unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC)
+	return isLinux(5, 8) && IsOf(fd, unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC)
 }
 
 func isLinux(major, minor int) bool {
@@ -58,7 +58,8 @@ func isLinux(major, minor int) bool {
 	return n == 2 && (isMajor > major || isMajor == major && isMinor >= minor)
 }
 
-func isOf(fd int, types ...uint32) bool {
+// IsOf reports whether fd is on a file system of one of these types, as in the list of statfs(2).
+func IsOf(fd int, types ...uint32) bool {
 	var st unix.Statfs_t
 	return unix.Fstatfs(fd, &st) == nil && slices.Contains(types, uint32(st.Type))
 }

@@ -23,21 +23,11 @@ func renameNew(dir int, a, b names.Name) error {
 
 // isOverlay reports whether dir is on an overlayfs. There a file may have another inode once it has been renamed, since a file
 // of a lower layer is copied.
-func isOverlay(dir int) bool { return typeOf(dir) == unix.OVERLAYFS_SUPER_MAGIC }
+func isOverlay(dir int) bool { return fsinfo.IsOf(dir, unix.OVERLAYFS_SUPER_MAGIC) }
 
 // isSMB reports whether dir is on an SMB server. The server sets a file's time at its close, which the kernel puts off until the rename.
 func isSMB(dir int) bool {
-	magic := typeOf(dir)
-	return magic == unix.SMB2_SUPER_MAGIC || magic == unix.CIFS_SUPER_MAGIC
-}
-
-// typeOf returns the type of the file system of dir, or 0.
-func typeOf(dir int) uint32 {
-	var st unix.Statfs_t
-	if unix.Fstatfs(dir, &st) != nil {
-		return 0
-	}
-	return uint32(st.Type)
+	return fsinfo.IsOf(dir, unix.SMB2_SUPER_MAGIC, unix.CIFS_SUPER_MAGIC)
 }
 
 // startWriteback asks for the content to be written soon. Ext4 does so at a rename over another file, so that the name never
