@@ -14,7 +14,7 @@ import (
 func TestWriteLarge(t *testing.T) {
 	data, err := unix.Mmap(-1, 0, 1<<30+1, unix.PROT_READ, unix.MAP_ANON|unix.MAP_PRIVATE)
 	if err != nil {
-		t.Skip("no memory: ", err)
+		t.Skip("the address space has no room for 1 GiB: ", err)
 	}
 	defer unix.Munmap(data)
 	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
