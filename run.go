@@ -15,26 +15,27 @@ import (
 // The locks. A goroutine that holds a lock takes only locks that stand below it in
 // this table. Callbacks are an exception: they may begin runs of their own.
 //
-//	Turns (channels)  of package descriptors: the turn of one run of each level to retry for its root
-//	repository.mu     the reading of a repository's index
-//	slots (channel)   the free slots for callbacks; receiving waits, sending never does
-//	failures.mu       the failures, and one call of OnError or OnSkip at a time
-//	fdTurn (channel)  the turn of one worker of all runs to retry for a descriptor
-//	Holders.mu        of package descriptors: the caches of all runs, while they give up descriptors
-//	pool.mu           the workers and their work; worker.idle runs under it
-//	ordered.mu        the spans of an ordered run
-//	diskOrder.mu      the directories and the files that are not begun
-//	givenSource.mu    the names of Options.Files that no worker has taken
-//	pace.Disk.mu      how many requests are made of a disk, and who waits
-//	coldMode.mu       changes of the state; the windows that no worker has
-//	resultBuffer.mu   the results of a Stream or Walk; senders wait for room
-//	links.mu          the directories entered, with SymlinksFollow
-//	dirCache.mu       the nodes' directories, pins and references
-//	shared.mu         the list of workers; the temporary files met
-//	replace.Done.mu   the files that have been replaced
-//	content.Memory.mu the memory for large files that no reader uses
-//	worker.shown      the counts that OnProgress sees
-//	rootDir.mu        the generic backend: what a listing said of entries
+//	Turns (channels)      of package descriptors: the turn of one run of each level to retry for its root
+//	repository.mu         the reading of a repository's index
+//	slots (channel)       the free slots for callbacks; receiving waits, sending never does
+//	failures.mu           the failures, and one call of OnError or OnSkip at a time
+//	fdTurn (channel)      the turn of one worker of all runs to retry for a descriptor
+//	Holders.mu            of package descriptors: the caches of all runs, while they give up descriptors
+//	pace.Disk.Submission  the making of the requests of one window, which may wait for room in the queue of the disk
+//	pool.mu               the workers and their work; worker.idle runs under it
+//	ordered.mu            the spans of an ordered run
+//	diskOrder.mu          the directories and the files that are not begun
+//	givenSource.mu        the names of Options.Files that no worker has taken
+//	pace.Disk.mu          how many requests are made of a disk, and who waits
+//	coldMode.mu           changes of the state; the windows that no worker has
+//	resultBuffer.mu       the results of a Stream or Walk; senders wait for room
+//	links.mu              the directories entered, with SymlinksFollow
+//	dirCache.mu           the nodes' directories, pins and references
+//	shared.mu             the list of workers; the temporary files met
+//	replace.Done.mu       the files that have been replaced
+//	content.Memory.mu     the memory for large files that no reader uses
+//	worker.shown          the counts that OnProgress sees
+//	rootDir.mu            the generic backend: what a listing said of entries
 //
 // No callback, no method of an fs.FS and no system call that may block runs under
 // pool.mu or a lock below it. A goroutine chooses under the lock what to do, and does

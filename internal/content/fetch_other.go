@@ -2,6 +2,8 @@
 
 package content
 
+import "sync"
+
 func newCallGroup(int64, bool, bool) (groupReader, int) { return nil, 0 }
 
-func newWindowReader(Want, bool) WindowReader { return nil }
+func newWindowReader(Want, bool, sync.Locker) WindowReader { return nil }

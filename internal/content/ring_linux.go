@@ -3,6 +3,7 @@
 package content
 
 import (
+	"sync"
 	"sync/atomic"
 
 	"github.com/fileproc/fileproc/internal/descriptors"
@@ -94,7 +95,8 @@ func newWindowRing() (*windowRing, []byte) {
 }
 
 // read reads those files whose indexes are in reads. It reports whether that was possible.
-func (r *windowRing) read(files []windowEntry, reads []int, flags uint32) bool {
+// It holds the lock submission while it makes the requests.
+func (r *windowRing) read(files []windowEntry, reads []int, flags uint32, submission sync.Locker) bool {
 	r.reads = r.reads[:0]
 	for _, i := range reads {
 		f := &files[i]
@@ -104,7 +106,7 @@ func (r *windowRing) read(files []windowEntry, reads []int, flags uint32) bool {
 		}
 		r.reads = append(r.reads, uring.FileRead{FD: int32(f.fd), At: uint32(at), Len: uint32(f.want)})
 	}
-	if r.ring.ReadFiles(r.reads, flags) != nil {
+	if r.ring.ReadFiles(r.reads, flags, submission) != nil {
 		return false
 	}
 	for k, i := range reads {

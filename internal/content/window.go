@@ -58,7 +58,7 @@ type Window struct {
 
 // NewWindow returns a Window, or nil on systems that have none.
 func NewWindow(want Want, noURing bool, disk *pace.Disk) *Window {
-	r := newWindowReader(want, noURing)
+	r := newWindowReader(want, noURing, &disk.Submission)
 	if r == nil {
 		return nil
 	}

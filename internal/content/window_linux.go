@@ -7,6 +7,7 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"sync"
 
 	"github.com/fileproc/fileproc/internal/aio"
 	"github.com/fileproc/fileproc/internal/names"
@@ -40,6 +41,7 @@ const asyncFrom = 512
 // waits for the first.
 type fileWindow struct {
 	Want
+	submission sync.Locker
 
 	ring   *windowRing  // nil: none
 	async  *aio.Context // nil: none yet
@@ -69,9 +71,10 @@ type windowEntry struct {
 	stat  sys.Stat
 }
 
-// newWindowReader returns a WindowReader, or nil.
-func newWindowReader(want Want, noURing bool) WindowReader {
-	w := &fileWindow{Want: want}
+// newWindowReader returns a WindowReader, or nil. It holds the lock submission while it makes
+// the requests of a window.
+func newWindowReader(want Want, noURing bool, submission sync.Locker) WindowReader {
+	w := &fileWindow{Want: want, submission: submission}
 	if !noURing {
 		w.ring, w.buffer = newWindowRing()
 	}
@@ -162,7 +165,7 @@ func (w *fileWindow) readRing(probes bool) (cached float64, ok bool) {
 // tryRing makes the reads through the ring. If that fails, the window continues without
 // the ring, in other memory: the kernel may still write into the ring's.
 func (w *fileWindow) tryRing(flags uint32) bool {
-	ok := w.ring.read(w.files, w.reads, flags)
+	ok := w.ring.read(w.files, w.reads, flags, w.submission)
 	if !ok {
 		w.buffer = slices.Clone(w.buffer) // keeps what was read before
 		w.ring.close()
@@ -189,6 +192,7 @@ func (w *fileWindow) readPlain(stopped func() bool, probes bool) (cached float64
 		w.filled = 0
 		w.async, _ = aio.New(WindowMax)
 	}
+	w.submission.Lock()
 	if w.async != nil && w.together && w.readAsync() == nil {
 		cached = w.dropWhole(len(w.reads))
 	} else {
@@ -199,6 +203,7 @@ func (w *fileWindow) readPlain(stopped func() bool, probes bool) (cached float64
 			unix.Fadvise(w.files[i].fd, 0, int64(w.files[i].want), unix.FADV_WILLNEED)
 		}
 	}
+	w.submission.Unlock()
 	for _, i := range w.reads {
 		f := &w.files[i]
 		if f.at >= 0 && !stopped() {

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -33,7 +34,25 @@ type shelf struct {
 	dir   Dir
 	names []names.Name
 	want  [][]byte
+
+	submission countingLock
 }
+
+// A countingLock is locked by one goroutine.
+type countingLock struct {
+	locked bool
+	times  int
+}
+
+func (l *countingLock) Lock() {
+	if l.locked {
+		panic("locked twice")
+	}
+	l.locked = true
+	l.times++
+}
+
+func (l *countingLock) Unlock() { l.locked = false }
 
 // newShelf writes one file of each size. Where binary is set every third has a NUL byte somewhere.
 func newShelf(t *testing.T, binary bool, sizes ...int) *shelf {
@@ -104,7 +123,7 @@ var windowKinds = []windowKind{
 // newWindow returns a fileWindow that takes the directory's file system for one of this kind.
 func (k windowKind) newWindow(t *testing.T, s *shelf, c Want) *fileWindow {
 	t.Helper()
-	w := newWindowReader(c, k.plain).(*fileWindow)
+	w := newWindowReader(c, k.plain, &s.submission).(*fileWindow)
 	t.Cleanup(w.Close)
 	s.dir.Kind = k.disk
 	return w
@@ -181,8 +200,12 @@ func TestWindowContents(t *testing.T) {
 			}
 			open := descriptorsOpen(t)
 			s.openAll(t, w)
+			reads := slices.ContainsFunc(w.files, func(f windowEntry) bool { return f.fd >= 0 })
+			locked := s.submission.times
 			w.Read(never, probes)
 			require.Equal(t, open, descriptorsOpen(t), "descriptors")
+			require.Equal(t, reads, s.submission.times > locked, "the lock of those who make requests")
+			require.False(t, s.submission.locked)
 			for i, want := range s.want {
 				if c.Limit >= 0 {
 					want = want[:min(int64(len(want)), c.Limit)]
@@ -280,7 +303,7 @@ func TestWindowWhoseRingBreaks(t *testing.T) {
 			w.plan()
 			all := w.reads
 			w.reads = w.reads[:2]
-			require.True(t, w.ring.read(w.files, w.reads, 0))
+			require.True(t, w.ring.read(w.files, w.reads, 0, &s.submission))
 			w.reads = all
 			w.dropWhole(len(all))
 			require.Len(t, w.reads, 2)

@@ -12,6 +12,11 @@ import (
 // A Disk gives turns to the goroutines that read from a disk. The methods but Init may be
 // called by several goroutines.
 type Disk struct {
+	// Submission is held while the requests of one window are made, so that those of two
+	// windows do not mix: a disk with one head would go from one window's place to the
+	// other's and back.
+	Submission sync.Mutex
+
 	mu      sync.Mutex // guards what follows
 	windows gate
 	calls   gate

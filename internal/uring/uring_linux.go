@@ -159,7 +159,7 @@ func (r *Ring) Read(dirfd int, files []names.Name, flags int, want int, rwFlags 
 			opFlags: uint32(flags), userData: uint64(i), fileIndex: uint32(i) + 1}
 		tail++
 	}
-	err := r.run(tail, len(files))
+	err := r.run(tail, len(files), nil)
 	runtime.KeepAlive(files) // until here: the kernel has copied them
 	if err != nil {
 		return err
@@ -174,7 +174,7 @@ func (r *Ring) Read(dirfd int, files []names.Name, flags int, want int, rwFlags 
 		tail++
 		opened++
 	}
-	return r.run(tail, opened)
+	return r.run(tail, opened, nil)
 }
 
 // A FileRead is a read of the first Len bytes of the open file FD into the ring's
@@ -187,10 +187,10 @@ type FileRead struct {
 // ReadFiles makes all reads, at most depth, at once, with the flags rwFlags of
 // preadv2(2), and waits for all. One system call submits them, so reads
 // that are next to each other on a disk become one request of the disk. Read i then
-// has Count(i) bytes.
+// has Count(i) bytes. The submission holds the lock submission.
 //
 // After an error there are no results and the ring cannot be used again.
-func (r *Ring) ReadFiles(reads []FileRead, rwFlags uint32) error {
+func (r *Ring) ReadFiles(reads []FileRead, rwFlags uint32, submission sync.Locker) error {
 	if r.broken {
 		return errors.ErrUnsupported
 	}
@@ -202,7 +202,7 @@ func (r *Ring) ReadFiles(reads []FileRead, rwFlags uint32) error {
 		*r.sqe(tail) = sqe{opcode: opRead, fd: f.FD, addr: uint64(uintptr(unsafe.Pointer(&r.bufs[f.At]))), len: f.Len, opFlags: rwFlags, userData: uint64(i)}
 		tail++
 	}
-	return r.run(tail, len(reads))
+	return r.run(tail, len(reads), submission)
 }
 
 // Count returns how many bytes read i of the last ReadFiles has read, or a
@@ -216,16 +216,18 @@ func (r *Ring) sqe(i uint32) *sqe {
 	return (*sqe)(unsafe.Pointer(&r.sqes[uintptr(i&r.sqMask)*unsafe.Sizeof(sqe{})]))
 }
 
-// run submits the n requests before tail and reaps their completions.
-func (r *Ring) run(tail uint32, n int) error {
+// run submits the n requests before tail and reaps their completions. If lock is not nil,
+// it is held while the requests are submitted, but not while they are waited for.
+func (r *Ring) run(tail uint32, n int, lock sync.Locker) error {
 	atomic.StoreUint32(r.sqTail, tail)
 	submit, complete := n, n
 	interrupted := 0
 	for stuck := 0; complete > 0; {
-		n, _, errno := unix.Syscall6(unix.SYS_IO_URING_ENTER, uintptr(r.fd), uintptr(submit), uintptr(complete), enterGetEvents, 0, 0)
+		n, errno := r.enter(submit, complete, lock)
+		lock = nil
 		switch errno {
 		case 0:
-			submit -= int(n)
+			submit -= n
 		case unix.EINTR: // by a signal; each time, only where a tracer or a filter answers the call
 			if interrupted++; interrupted == mostInterrupts {
 				return r.giveUp(errno, complete-submit)
@@ -240,6 +242,17 @@ func (r *Ring) run(tail uint32, n int) error {
 		complete -= r.reap()
 	}
 	return nil
+}
+
+// enter submits requests, and then waits for completions, or with a lock for none.
+func (r *Ring) enter(submit, complete int, lock sync.Locker) (submitted int, errno unix.Errno) {
+	if lock != nil {
+		lock.Lock()
+		defer lock.Unlock()
+		complete = 0
+	}
+	n, _, errno := unix.Syscall6(unix.SYS_IO_URING_ENTER, uintptr(r.fd), uintptr(submit), uintptr(complete), enterGetEvents, 0, 0)
+	return int(n), errno
 }
 
 func (r *Ring) reap() int {

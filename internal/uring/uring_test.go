@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"sync/atomic"
 	"testing"
 
 	"github.com/fileproc/fileproc/internal/names"
@@ -169,6 +171,42 @@ func TestBrokenRingIsOfNoUse(t *testing.T) {
 	r.fd = fd
 	if r.Read(dir, []names.Name{names.New("f")}, 0, 64, 0) == nil {
 		t.Fatal("a ring with requests in it that were never submitted must not be used")
+	}
+}
+
+// A submission counts what a ring has read when it is locked and unlocked.
+type submission struct {
+	ring             *Ring
+	locked, unlocked []int
+}
+
+func (s *submission) read() int { return int(atomic.LoadUint32(s.ring.cqTail) - *s.ring.cqHead) }
+
+func (s *submission) Lock()   { s.locked = append(s.locked, s.read()) }
+func (s *submission) Unlock() { s.unlocked = append(s.unlocked, s.read()) }
+
+// Reads are submitted under the lock. Those of the page cache are then complete.
+func TestReadFilesSubmitUnderTheLock(t *testing.T) {
+	r, err := NewForFiles(8, 1<<20)
+	if err != nil {
+		t.Skipf("no io_uring here: %v", err)
+	}
+	defer r.Close()
+	f, err := os.Create(filepath.Join(t.TempDir(), "f"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteString("text"); err != nil {
+		t.Fatal(err)
+	}
+	reads := []FileRead{{FD: int32(f.Fd()), At: 0, Len: 8}, {FD: int32(f.Fd()), At: 8, Len: 8}}
+	s := &submission{ring: r}
+	if err := r.ReadFiles(reads, 0, s); err != nil || r.Count(0) != 4 || r.Count(1) != 4 {
+		t.Fatal(err, r.Count(0), r.Count(1))
+	}
+	if !slices.Equal(s.locked, []int{0}) || !slices.Equal(s.unlocked, []int{2}) {
+		t.Fatal("reads that were complete under the lock: ", s.locked, s.unlocked)
 	}
 }
 

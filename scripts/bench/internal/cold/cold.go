@@ -58,6 +58,7 @@ func Main(ctx context.Context, args []string) error {
 			"cold needs root, at least one run and one cancel, and at most one PATTERN")
 		pattern := fail.Must(regexp.Compile(flags.Arg(0)))
 		b.data = fail.Must(filepath.Abs("../.data"))
+		fail.On(os.MkdirAll(b.data, 0o755))
 		b.tmp = fail.Must(os.MkdirTemp("", "cold-"))
 		defer os.RemoveAll(b.tmp)
 		b.run(ctx, "go", "build", "-o", b.disk(), "./disk")
