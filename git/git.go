@@ -144,15 +144,8 @@ func (c *comparison) isUnchanged(f *fileproc.File, e *gitindex.Entry) (bool, err
 		return false, err
 	}
 	isLink := f.Type() == fs.ModeSymlink
-	switch {
-	case isLink != was.IsLink && (isLink || c.hasLinks):
-		return false, nil
-	case !was.IsLink && c.trustsMode && is.Mode&0o100 != 0 != was.IsExecutable:
-		return false, nil
-	case !e.HasSize(is.Size) && was.Size != 0:
-		return false, nil
-	case e.HasSize(is.Size) && c.hasMetadata(&is, &was) && was.ModTime.IsBefore(c.time):
-		return true, nil
+	if isUnchanged, isKnown := c.judge(&is, &was, e, isLink); isKnown {
+		return isUnchanged, nil
 	}
 	if isLink {
 		text, err := f.ReadLink()
@@ -164,6 +157,22 @@ func (c *comparison) isUnchanged(f *fileproc.File, e *gitindex.Entry) (bool, err
 	}
 	defer file.Close()
 	return e.IsOf(file, is.Size), nil
+}
+
+// judge compares a file's metadata with those in the index. It reports whether the file is unchanged, and whether that is
+// known without its content.
+func (c *comparison) judge(is *fileproc.Stat, was *gitindex.Stat, e *gitindex.Entry, isLink bool) (isUnchanged, isKnown bool) {
+	switch {
+	case isLink != was.IsLink && (isLink || c.hasLinks):
+		return false, true
+	case !was.IsLink && c.trustsMode && is.Mode&0o100 != 0 != was.IsExecutable:
+		return false, true
+	case !e.HasSize(is.Size) && was.Size != 0:
+		return false, true
+	case e.HasSize(is.Size) && c.hasMetadata(is, was) && was.ModTime.IsBefore(c.time):
+		return true, true
+	}
+	return false, false
 }
 
 // hasMetadata reports whether a file has the metadata that are in the index, besides its size and mode.

@@ -206,29 +206,19 @@ func parseSet(p string, folds bool) (*set, int) {
 			s.end(negated)
 			return s, i + 1
 		case c == '-' && prev != 0 && i+1 < len(p) && p[i+1] != ']':
-			i++
-			if p[i] == '\\' {
-				i++
-			}
-			if i == len(p) {
+			n := s.addRange(prev, p[i+1:], folds)
+			if n == 0 {
 				return nil, 0
 			}
-			s.add(prev, p[i])
-			if folds && prev <= 'Z' && p[i] >= 'A' {
-				s.add(lower(max(prev, 'A')), lower(min(p[i], 'Z')))
-			}
 			prev = 0
-			i++
+			i += 1 + n
 			continue
 		case c == '[' && strings.HasPrefix(p[i+1:], ":"):
-			n, ok := s.parseClass(p[i:])
+			n, ok := s.parseClass(p[i:], folds)
 			if !ok {
 				return nil, 0
 			}
 			if n > 0 {
-				if folds && p[i:i+n] == "[:upper:]" {
-					s.add('a', 'z')
-				}
 				prev = 0
 				i += n
 				continue
@@ -246,6 +236,23 @@ func parseSet(p string, folds bool) (*set, int) {
 	}
 }
 
+// addRange adds the bytes from first to the one at the beginning of p, which may follow a
+// backslash. It returns the length of that, which is 0 if there is none.
+func (s *set) addRange(first byte, p string, folds bool) int {
+	n := 0
+	if p[n] == '\\' {
+		n++
+	}
+	if n == len(p) {
+		return 0
+	}
+	s.add(first, p[n])
+	if folds && first <= 'Z' && p[n] >= 'A' {
+		s.add(lower(max(first, 'A')), lower(min(p[n], 'Z')))
+	}
+	return n + 1
+}
+
 // end makes s the set of the other bytes, if negated, without the slash, which no set matches.
 func (s *set) end(negated bool) {
 	if negated {
@@ -258,7 +265,7 @@ func (s *set) end(negated bool) {
 
 // parseClass adds the class at the beginning of p, which is "[:", and returns the length of
 // the class. It returns 0 if p is no class, and false if the class has no end or is unknown.
-func (s *set) parseClass(p string) (int, bool) {
+func (s *set) parseClass(p string, folds bool) (int, bool) {
 	end := strings.IndexByte(p[2:], ']')
 	if end < 0 {
 		return 0, false
@@ -266,6 +273,9 @@ func (s *set) parseClass(p string) (int, bool) {
 	name, found := strings.CutSuffix(p[2:2+end], ":")
 	if !found {
 		return 0, true
+	}
+	if folds && name == "upper" {
+		s.add('a', 'z')
 	}
 	return 2 + end + 1, s.addClass(name)
 }
