@@ -683,6 +683,32 @@ func TestOutcomeOfACall(t *testing.T) {
 	w.retire()
 }
 
+// The File of a worker keeps nothing of the file before.
+func TestFileReset(t *testing.T) {
+	var f File
+	var fill func(v reflect.Value)
+	fill = func(v reflect.Value) {
+		v = reflect.NewAt(v.Type(), v.Addr().UnsafePointer()).Elem() // which may be set, though the field is not exported
+		switch v.Kind() {
+		case reflect.Struct:
+			for i := range v.NumField() {
+				fill(v.Field(i))
+			}
+		case reflect.Pointer:
+			v.Set(reflect.New(v.Type().Elem()))
+		case reflect.Slice:
+			v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		case reflect.Bool:
+			v.SetBool(true)
+		default:
+			v.Set(reflect.ValueOf(1).Convert(v.Type()))
+		}
+	}
+	fill(reflect.ValueOf(&f).Elem())
+	f.reset(nil, nil, names.Name{})
+	require.Equal(t, File{}, f)
+}
+
 // The level of a run counts only where descriptors are few and other runs are under way.
 func TestLevelOfARun(t *testing.T) {
 	defer descriptors.RunsOpen.Store(descriptors.RunsOpen.Load())

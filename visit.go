@@ -35,7 +35,7 @@ func (w *worker) visit(b *batch, i int) {
 
 func (w *worker) visitFile(b *batch, i int) {
 	f := &w.file
-	*f = File{w: &w.access, node: b.nodeOf(i), name: b.entries[i]}
+	f.reset(&w.access, b.nodeOf(i), b.entries[i])
 	if len(b.types) > 0 {
 		f.typ = b.types[i]
 		w.visitOther(f, b, i)

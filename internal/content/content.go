@@ -93,8 +93,17 @@ type Content struct {
 	Data      []byte
 	Truncated bool
 	Stat      sys.Stat
-	HasStat   bool       // Stat is known, and is that of a file of the type that was listed
+	HasStat   bool       // Stat is known, and is that of a file of the type that was listed; else Stat is zero
 	Beginning *Beginning // of a file that is Truncated; valid as long as Data is
+}
+
+// Clear makes c the zero Content. It clears the metadata, which are most of c, only if they
+// are known.
+func (c *Content) Clear() {
+	if c.HasStat {
+		c.Stat = sys.Stat{}
+	}
+	c.Data, c.Truncated, c.HasStat, c.Beginning = nil, false, false, nil
 }
 
 // SetStat sets the metadata, which op has fetched. It returns an error if the metadata is not

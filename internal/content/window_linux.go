@@ -318,7 +318,9 @@ func (w *fileWindow) Get(i int, c *Content) bool {
 		c.Truncated, c.Beginning = true, &w.beginning
 	}
 	c.Data = w.buffer[f.at:end:end]
-	c.Stat, c.HasStat = f.stat, w.Want.Stat
+	if w.Want.Stat {
+		c.Stat, c.HasStat = f.stat, true
+	}
 	return true
 }
 
