@@ -223,14 +223,30 @@ func (r *runner) load(part string) (records []record.Record) {
 	return records
 }
 
-// draw writes a picture, or a block into its page, with the commits, the dates and the machines.
+// draw writes a picture, or a block into its page, with the commits, the dates and the machines. It does not replace what shows more:
+// .data/report may have only a part of what was measured, perhaps on another machine.
 func (r *runner) draw(b block) {
 	records, file := r.load(b.from), filepath.Join(r.root, b.file)
 	text := b.text(record.Of(records, b.table))
+	old, _ := os.ReadFile(file)
 	if b.name != "" {
-		text = fill(string(fail.Must(os.ReadFile(file))), b.name, text+"\n"+stamps(records))
+		text = fill(string(old), b.name, text+"\n"+stamps(records))
 	}
+	fail.If(shown(text) < shown(string(old)), "%s shows more than was measured; to measure all of it: scripts/bench_report.sh '^%s'", file, b.from)
 	fail.On(os.WriteFile(file, []byte(text), 0o644))
+}
+
+// shown counts the cells of the tables of a page, without those that are empty, or the texts of a picture.
+func shown(page string) (n int) {
+	for line := range strings.Lines(page) {
+		n += strings.Count(line, "<text")
+		for cell := range strings.SplitSeq(line, "|") {
+			if strings.HasPrefix(line, "|") && strings.TrimSpace(cell) != "" {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 func stamps(records []record.Record) (text string) {

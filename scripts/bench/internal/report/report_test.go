@@ -128,6 +128,33 @@ func TestFill(t *testing.T) {
 	}
 }
 
+// A part of what was measured, such as one case on a new machine, replaces no table of all.
+func TestDrawKeepsWhatShowsMore(t *testing.T) {
+	r := &runner{root: t.TempDir(), raw: t.TempDir()}
+	page := filepath.Join(r.root, benchmarks)
+	require.NoError(t, os.MkdirAll(filepath.Dir(page), 0o755))
+	b := blocks[slices.IndexFunc(blocks, func(b block) bool { return b.name == "backends" })]
+	draw := func(time string, sets ...string) (string, error) {
+		require.NoError(t, os.RemoveAll(r.raw))
+		require.NoError(t, os.Mkdir(r.raw, 0o755))
+		for _, set := range sets {
+			keep(t, r, "backends", sample{set, "unix, a: ours", time + " ns/op"})
+		}
+		err := fail.Try(func() { r.draw(b) })
+		return read(t, page), err
+	}
+	require.NoError(t, os.WriteFile(page, []byte("\n<!-- report: backends -->\n\n<!-- end -->\n"), 0o644))
+	all, err := draw("5", "flat_1", "flat_2")
+	require.NoError(t, err)
+	require.Contains(t, all, "| 5 ns/file |")
+	text, err := draw("6", "flat_1")
+	require.ErrorContains(t, err, "shows more than was measured")
+	require.Equal(t, all, text)
+	text, err = draw("7", "flat_1", "flat_2")
+	require.NoError(t, err)
+	require.Equal(t, strings.ReplaceAll(all, " 5 ", " 7 "), text)
+}
+
 // plant plants a program as the bench that is built with a tag.
 func plant(t *testing.T, r *runner, tag, script string) {
 	require.NoError(t, os.WriteFile(filepath.Join(r.bins, "bench"+tag), []byte("#!/bin/sh\n"+script+"\n"), 0o755))
@@ -157,7 +184,7 @@ eval set=\${$#}; printf 'set: %s\nside: a: ours\nBenchmarkAny 1 7 ns/op\n' ${set
 	assert.Contains(t, text, "| flat_1 | generic, a |  |  | 7 ns/file |\n| flat_2 | unix, a |  |  | 7 ns/file |\n\nunknown, 2")
 
 	before := read(t, r.file(measurements[1]))
-	plant(t, r, "unix", "printf 'set: s\nside: b: ours\nBenchmarkAny 1 8 ns/op\n'")
+	plant(t, r, "unix", `eval set=\${$#}; printf 'set: %s\nside: b: ours\nBenchmarkAny 1 8 ns/op\n' ${set##*tickets_}`)
 	plant(t, r, "generic", "echo BenchmarkAny")
 	err = r.run(t.Context(), regexp.MustCompile("flat_2|generic"))
 	assert.EqualError(t, err, "backends flat_1 generic floor -case whole: left as it was, for the reasons above")
