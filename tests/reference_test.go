@@ -377,14 +377,9 @@ func (r *reference) runNames(names []string) expectation {
 			r.opts.Suffixes = nil
 		}
 		switch {
-		case isTree && (why == fileproc.SkippedSelectDir || why == fileproc.SkippedMarked):
-			r.skip(rel, why)
-		case isTree && (why != "" || r.prunes(rel, rules) || r.declines(rel)):
-		case isTree && r.typeOf(rel) != fs.ModeDir:
-			r.fail()
 		case isTree:
-			r.directory(rel, false, rules)
-		case why != "" && r.opts.Suffixes != nil && !slices.ContainsFunc(r.opts.Suffixes, func(s string) bool { return strings.HasSuffix(rel, s) }):
+			r.namedTree(rel, why, rules)
+		case why != "" && r.lacksSuffix(rel):
 			r.skip(rel, fileproc.SkippedSuffix)
 		case why != "":
 			r.skip(rel, why)
@@ -398,6 +393,19 @@ func (r *reference) runNames(names []string) expectation {
 	return r.want
 }
 
+// namedTree is a directory that Options.Files names; why is the reason for which one above it is left out.
+func (r *reference) namedTree(rel string, why fileproc.SkipReason, rules []ignoreLine) {
+	switch {
+	case why == fileproc.SkippedSelectDir || why == fileproc.SkippedMarked:
+		r.skip(rel, why)
+	case why != "" || r.prunes(rel, rules) || r.declines(rel):
+	case r.typeOf(rel) != fs.ModeDir:
+		r.fail()
+	default:
+		r.directory(rel, false, rules)
+	}
+}
+
 // folded returns rel as the patterns and suffixes of the tests, which are in lower case, match it.
 func (r *reference) folded(rel string) string {
 	if r.opts.IgnoreCase {
@@ -409,6 +417,11 @@ func (r *reference) folded(rel string) string {
 // hasFoldedSuffix reports whether rel has one of the suffixes, if Options.IgnoreCase is set.
 func (r *reference) hasFoldedSuffix(rel string) bool {
 	return r.opts.IgnoreCase && slices.ContainsFunc(r.opts.Suffixes, func(s string) bool { return strings.HasSuffix(r.folded(rel), s) })
+}
+
+// lacksSuffix reports whether Options.Suffixes leaves out rel.
+func (r *reference) lacksSuffix(rel string) bool {
+	return r.opts.Suffixes != nil && !slices.ContainsFunc(r.opts.Suffixes, func(s string) bool { return strings.HasSuffix(rel, s) })
 }
 
 // typeOf returns the type of what rel leads to without a link, or all bits.
@@ -582,29 +595,30 @@ func (r *reference) directory(rel string, claimed bool, rules []ignoreLine) {
 	rules = r.rulesIn(rules, rel)
 	for _, e := range entries {
 		p := path.Join(rel, e.Name())
-		typ := e.Type()
-		if !r.named && r.opts.Symlinks != fileproc.SymlinksFollow && !r.isTracked(p, typ.IsDir()) {
-			continue // is not counted
-		}
-		if typ == fs.ModeSymlink && r.opts.Symlinks != fileproc.SymlinksSkip {
+		switch typ := e.Type(); {
+		case !r.named && r.opts.Symlinks != fileproc.SymlinksFollow && !r.isTracked(p, typ.IsDir()): // is not counted
+		case typ == fs.ModeSymlink && r.opts.Symlinks != fileproc.SymlinksSkip:
 			r.link(p, rules)
-			continue
+		case typ.IsDir():
+			r.subdirectory(p, rules)
+		default:
+			r.file(p, typ, rules)
 		}
-		if typ.IsDir() {
-			if r.flat || r.prunes(p, rules) || (r.descends(p) || r.walks || r.opts.AllTypes) && r.declines(p) {
-				continue
-			}
-			if r.opts.AllTypes {
-				r.entry(p, fs.ModeDir)
-			} else {
-				r.want.dirs[p] = true
-			}
-			if r.descends(p) {
-				r.directory(p, false, rules)
-			}
-			continue
-		}
-		r.file(p, typ, rules)
+	}
+}
+
+// subdirectory is a directory that its parent lists.
+func (r *reference) subdirectory(rel string, rules []ignoreLine) {
+	if r.flat || r.prunes(rel, rules) || (r.descends(rel) || r.walks || r.opts.AllTypes) && r.declines(rel) {
+		return
+	}
+	if r.opts.AllTypes {
+		r.entry(rel, fs.ModeDir)
+	} else {
+		r.want.dirs[rel] = true
+	}
+	if r.descends(rel) {
+		r.directory(rel, false, rules)
 	}
 }
 
@@ -688,7 +702,7 @@ func (r *reference) link(rel string, rules []ignoreLine) {
 }
 
 func (r *reference) file(rel string, typ fs.FileMode, rules []ignoreLine) {
-	o, name := r.opts, path.Base(rel)
+	o := r.opts
 	var data []byte
 	fails := r.named && r.typeOf(rel) != 0 && !r.isLink(rel)
 	if typ == 0 && !fails {
@@ -697,27 +711,9 @@ func (r *reference) file(rel string, typ fs.FileMode, rules []ignoreLine) {
 			panic(err)
 		}
 	}
-	included := o.Include == nil || slices.ContainsFunc(o.Include, func(p string) bool { return doublestar.MatchUnvalidated(p, r.folded(rel)) })
-	if r.hasFoldedSuffix(name) {
-		o.Suffixes = nil
-	}
-	switch {
-	case o.Suffixes != nil && !slices.ContainsFunc(o.Suffixes, func(s string) bool { return strings.HasSuffix(name, s) }):
-		r.skip(rel, fileproc.SkippedSuffix)
-	case o.SkipHidden && name[0] == '.':
-		r.skip(rel, fileproc.SkippedHidden)
-	case r.excluded(rel) || !included:
-		r.skip(rel, fileproc.SkippedPattern)
-	case o.Shards > 1 && shardOf(rel, o.Shards) != o.Shard:
-		r.skip(rel, fileproc.SkippedShard)
-	case ignored(rules, name, false), !r.isTracked(rel, false):
-		r.skip(rel, fileproc.SkippedIgnored)
-	case typ == dangling:
-		r.skip(rel, fileproc.SkippedDangling)
-	case typ != 0 && !o.AllTypes:
-		r.skip(rel, fileproc.SkippedNotRegular)
-	case r.selected != nil && !r.selected(rel, len(data)):
-		r.skip(rel, fileproc.SkippedSelect)
+	switch why := r.whyNotSelected(rel, typ, len(data), rules); {
+	case why != "":
+		r.skip(rel, why)
 	case typ != 0:
 		r.entry(rel, typ)
 	case fails:
@@ -732,22 +728,49 @@ func (r *reference) file(rel string, typ fs.FileMode, rules []ignoreLine) {
 	case o.SkipBinary && slices.Contains(data[:min(len(data), 8192)], 0):
 		r.skip(rel, fileproc.SkippedBinary)
 	case o.ReadSize == 0 && o.MaxFileSize > 0 && int64(len(data)) > o.MaxFileSize:
-		r.want.report.Found++
-		r.want.report.Failed++
+		r.fail()
 	default:
 		r.want.report.Found++
 		r.want.report.Processed++
-		c := content{data: string(data)}
-		switch {
-		case o.ReadSize == fileproc.NoRead:
-			c = content{}
-		case o.ReadSize > 0 && len(data) > o.ReadSize:
-			c = content{data: string(data[:o.ReadSize]), truncated: true}
-		}
-		c.whole = string(data)
-		r.want.files[rel] = c
+		r.want.files[rel] = contentGiven(data, o.ReadSize)
 		r.want.report.Bytes += int64(len(data))
 	}
+}
+
+// whyNotSelected returns why a file is skipped before it is read, or "".
+func (r *reference) whyNotSelected(rel string, typ fs.FileMode, size int, rules []ignoreLine) fileproc.SkipReason {
+	o, name := r.opts, path.Base(rel)
+	included := o.Include == nil || slices.ContainsFunc(o.Include, func(p string) bool { return doublestar.MatchUnvalidated(p, r.folded(rel)) })
+	switch {
+	case r.lacksSuffix(name) && !r.hasFoldedSuffix(name):
+		return fileproc.SkippedSuffix
+	case o.SkipHidden && name[0] == '.':
+		return fileproc.SkippedHidden
+	case r.excluded(rel) || !included:
+		return fileproc.SkippedPattern
+	case o.Shards > 1 && shardOf(rel, o.Shards) != o.Shard:
+		return fileproc.SkippedShard
+	case ignored(rules, name, false), !r.isTracked(rel, false):
+		return fileproc.SkippedIgnored
+	case typ == dangling:
+		return fileproc.SkippedDangling
+	case typ != 0 && !o.AllTypes:
+		return fileproc.SkippedNotRegular
+	case r.selected != nil && !r.selected(rel, size):
+		return fileproc.SkippedSelect
+	}
+	return ""
+}
+
+// contentGiven is what a run gives of data with Options.ReadSize.
+func contentGiven(data []byte, readSize int) content {
+	switch {
+	case readSize == fileproc.NoRead:
+		return content{whole: string(data)}
+	case readSize > 0 && len(data) > readSize:
+		return content{data: string(data[:readSize]), truncated: true, whole: string(data)}
+	}
+	return content{data: string(data), whole: string(data)}
 }
 
 // entry is what Options.AllTypes gives beside regular files.
