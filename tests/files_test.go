@@ -737,29 +737,9 @@ func hostileName(r *rand.Rand, entries []string) string {
 
 func askForHostileNames(t *testing.T, r *rand.Rand, dir string) error {
 	testtree.Set(t, &knobs.MaxBacklog, pick(r, 1, 100, 1000, 1<<20))
-	tree := take(t, dir)
-	entries := []string{"afile"}
 	p := place{name: "os", root: dir}
 	fsys := r.IntN(3) == 0
-	for rel, typ := range tree.types {
-		if !fsys || typ.IsRegular() || typ.IsDir() {
-			entries = append(entries, rel)
-		}
-	}
-	slices.Sort(entries)
-	var list []string
-	for range pick(r, 1, 5, 100) {
-		name := hostileName(r, entries)
-		if at := ""; fsys && slices.ContainsFunc(strings.Split(name, "/"), func(part string) bool {
-			at = path.Join(at, part)
-			return tree.types[at]&fs.ModeSymlink != 0
-		}) {
-			continue // os.DirFS follows links
-		}
-		for range 1 + r.IntN(20)/19 {
-			list = append(list, name)
-		}
-	}
+	list := hostileNames(r, take(t, dir), fsys)
 	var report fileproc.Report
 	opts := named(list...)
 	if fsys {
@@ -830,6 +810,29 @@ func askForHostileNames(t *testing.T, r *rand.Rand, dir string) error {
 		err = fmt.Errorf("%q below %s, %+v: %w", list, p.name, opts, err)
 	}
 	return err
+}
+
+func hostileNames(r *rand.Rand, tree snapshot, fsys bool) (list []string) {
+	entries := []string{"afile"}
+	for rel, typ := range tree.types {
+		if !fsys || typ.IsRegular() || typ.IsDir() {
+			entries = append(entries, rel)
+		}
+	}
+	slices.Sort(entries)
+	for range pick(r, 1, 5, 100) {
+		name := hostileName(r, entries)
+		if at := ""; fsys && slices.ContainsFunc(strings.Split(name, "/"), func(part string) bool {
+			at = path.Join(at, part)
+			return tree.types[at]&fs.ModeSymlink != 0
+		}) {
+			continue // os.DirFS follows links
+		}
+		for range 1 + r.IntN(20)/19 {
+			list = append(list, name)
+		}
+	}
+	return list
 }
 
 func askForNames(t *testing.T, r *rand.Rand, dir string) error {
@@ -918,18 +921,7 @@ func TestFilesAreJudgedAsListed(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "root")
 		require.NoError(t, os.Mkdir(dir, 0o777))
 		testtree.Make(t, dir, variedSpecs(t, r)...)
-		opts := fileproc.Options{ReadSize: pick(r, 0, fileproc.NoRead), Workers: pick(r, 1, 2, 4), Ordered: r.IntN(2) == 0, GitIgnore: r.IntN(2) == 0,
-			SkipHidden: r.IntN(3) == 0, Symlinks: pick(r, fileproc.SymlinksSkip, fileproc.SymlinksFiles)}
-		opts.IgnoreFiles = pick(r, nil, []string{".ignore"}, []string{".gitignore", ".ignore"})
-		opts.SkipMarked = pick(r, nil, nil, []string{"CACHEDIR.TAG", ".nobackup"}, []string{"*/CACHEDIR.TAG", "*/.nobackup"})
-		opts.Exclude = pick(r, nil, nil, []string{"**/d1"}, []string{"e/**"})
-		opts.Suffixes = pick(r, nil, nil, []string{".md", ".txt"})
-		if r.IntN(3) == 0 {
-			opts.SelectDir = func(e fileproc.Entry) bool { return selectsDir(filepath.ToSlash(e.Rel())) }
-		}
-		if opts.Symlinks == fileproc.SymlinksSkip && r.IntN(3) == 0 {
-			opts.FS = os.DirFS(dir)
-		}
+		opts := randomListing(r, dir)
 		run := func(files []string) (delivered []string, skipped map[string]fileproc.SkipReason) {
 			root, opts := dir, opts
 			if opts.FS != nil {
@@ -971,17 +963,7 @@ func TestFilesAreJudgedAsListed(t *testing.T) {
 				continue
 			}
 			require.NotContains(t, listed, rel, "FILEPROC_SEED=%d: %s, %s", seed, why, listed[rel])
-			left := fileproc.SkipReason("") // why the listing has left out a directory above
-			for dir := path.Dir(rel); ; dir = path.Dir(dir) {
-				if dir == "." {
-					left = cmp.Or(listed[""], left)
-					break
-				}
-				if tree.types[dir].IsDir() {
-					left = cmp.Or(listed[dir], left)
-				}
-			}
-			if left != "" && why != fileproc.SkippedSuffix {
+			if left := whyAbove(rel, tree, listed); left != "" && why != fileproc.SkippedSuffix {
 				require.Equal(t, left, why, "FILEPROC_SEED=%d: %s", seed, rel)
 			}
 		}
@@ -996,6 +978,33 @@ func TestFilesAreJudgedAsListed(t *testing.T) {
 			require.Positive(t, counted[why], why)
 		}
 	}
+}
+
+// randomListing returns options that say which entries of dir are listed.
+func randomListing(r *rand.Rand, dir string) fileproc.Options {
+	opts := fileproc.Options{ReadSize: pick(r, 0, fileproc.NoRead), Workers: pick(r, 1, 2, 4), Ordered: r.IntN(2) == 0, GitIgnore: r.IntN(2) == 0,
+		SkipHidden: r.IntN(3) == 0, Symlinks: pick(r, fileproc.SymlinksSkip, fileproc.SymlinksFiles)}
+	opts.IgnoreFiles = pick(r, nil, []string{".ignore"}, []string{".gitignore", ".ignore"})
+	opts.SkipMarked = pick(r, nil, nil, []string{"CACHEDIR.TAG", ".nobackup"}, []string{"*/CACHEDIR.TAG", "*/.nobackup"})
+	opts.Exclude = pick(r, nil, nil, []string{"**/d1"}, []string{"e/**"})
+	opts.Suffixes = pick(r, nil, nil, []string{".md", ".txt"})
+	if r.IntN(3) == 0 {
+		opts.SelectDir = func(e fileproc.Entry) bool { return selectsDir(filepath.ToSlash(e.Rel())) }
+	}
+	if opts.Symlinks == fileproc.SymlinksSkip && r.IntN(3) == 0 {
+		opts.FS = os.DirFS(dir)
+	}
+	return opts
+}
+
+// whyAbove returns the reason of the highest directory above rel that a listing has left out, or "".
+func whyAbove(rel string, tree snapshot, listed map[string]fileproc.SkipReason) (left fileproc.SkipReason) {
+	for dir := path.Dir(rel); dir != "."; dir = path.Dir(dir) {
+		if tree.types[dir].IsDir() {
+			left = cmp.Or(listed[dir], left)
+		}
+	}
+	return cmp.Or(listed[""], left)
 }
 
 // In an object store, where nothing says more of a file than that it is no directory, markers and ignore files are found beside
