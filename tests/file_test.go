@@ -176,27 +176,6 @@ func TestStat(t *testing.T) {
 	if runtime.GOOS == "linux" {
 		require.NoError(t, os.Link(filepath.Join(dir, "a"), filepath.Join(t.TempDir(), "other")))
 	}
-	compare := func(rel string, s fileproc.Stat) error {
-		info, err := os.Lstat(filepath.Join(dir, filepath.FromSlash(rel)))
-		if err != nil {
-			return err
-		}
-		modTime := s.ModTime
-		if info.ModTime().Nanosecond() == 0 {
-			modTime = modTime.Truncate(time.Second) // under qemu's s390x lstat reports no more, but fstatat does
-		}
-		if s.Size != info.Size() || s.Mode != info.Mode() || !modTime.Equal(info.ModTime()) {
-			return fmt.Errorf("Stat is %+v, os.Lstat says %d, %v, %v", s, info.Size(), info.ModTime(), info.Mode())
-		}
-		want := sys.StatOfInfo(info)
-		if s.Flags != want.Flags || s.UID != want.UID || s.GID != want.GID || s.Links != want.Links || s.Blocks != want.Blocks || s.Rdev != want.Rdev {
-			return fmt.Errorf("Stat is %+v, os.Lstat says %+v", s, want)
-		}
-		if runtime.GOOS == "linux" && (int(s.UID) != os.Getuid() || !info.IsDir() && s.Links != map[bool]uint64{true: 2, false: 1}[rel == "a"]) {
-			return fmt.Errorf("Stat of %s is %+v", rel, s)
-		}
-		return nil
-	}
 	for _, p := range all {
 		for _, opts := range []fileproc.Options{{}, {Stat: true}, {ReadSize: 1}, {ReadSize: 1, Stat: true}, {ReadSize: fileproc.NoRead}, {ReadSize: fileproc.NoRead, Stat: true}} {
 			opts.FS = p.fsys
@@ -204,7 +183,7 @@ func TestStat(t *testing.T) {
 			var mu sync.Mutex // guards inodes
 			opts.Select = func(f *fileproc.File) bool {
 				s, err := f.Stat()
-				if err != nil || compare(f.Rel(), s) != nil {
+				if err != nil || compareStat(dir, f.Rel(), s) != nil {
 					return false
 				}
 				mu.Lock()
@@ -217,7 +196,7 @@ func TestStat(t *testing.T) {
 				if err != nil {
 					return "", err
 				}
-				return f.Name(), compare(f.Rel(), s)
+				return f.Name(), compareStat(dir, f.Rel(), s)
 			})
 			require.NoError(t, err, "%s, %+v", p.name, opts)
 			require.Len(t, got, 3)
@@ -230,7 +209,7 @@ func TestStat(t *testing.T) {
 			require.NoError(t, err)
 			s, err := e.Stat()
 			require.NoError(t, err)
-			require.NoError(t, compare(e.Rel(), s))
+			require.NoError(t, compareStat(dir, e.Rel(), s))
 			stats++
 		}
 		require.Equal(t, 4, stats, "three files and a directory")
@@ -238,12 +217,35 @@ func TestStat(t *testing.T) {
 			require.NoError(t, err)
 			s, err := e.Stat() // looked up now
 			require.NoError(t, err)
-			require.NoError(t, compare(e.Rel(), s))
+			require.NoError(t, compareStat(dir, e.Rel(), s))
 			info, err := e.Info()
 			require.NoError(t, err)
 			require.Equal(t, s.Size, info.Size())
 		}
 	}
+}
+
+// compareStat returns an error if os.Lstat says something else of a file of TestStat than s.
+func compareStat(dir, rel string, s fileproc.Stat) error {
+	info, err := os.Lstat(filepath.Join(dir, filepath.FromSlash(rel)))
+	if err != nil {
+		return err
+	}
+	modTime := s.ModTime
+	if info.ModTime().Nanosecond() == 0 {
+		modTime = modTime.Truncate(time.Second) // under qemu's s390x lstat reports no more, but fstatat does
+	}
+	if s.Size != info.Size() || s.Mode != info.Mode() || !modTime.Equal(info.ModTime()) {
+		return fmt.Errorf("Stat is %+v, os.Lstat says %d, %v, %v", s, info.Size(), info.ModTime(), info.Mode())
+	}
+	want := sys.StatOfInfo(info)
+	if s.Flags != want.Flags || s.UID != want.UID || s.GID != want.GID || s.Links != want.Links || s.Blocks != want.Blocks || s.Rdev != want.Rdev {
+		return fmt.Errorf("Stat is %+v, os.Lstat says %+v", s, want)
+	}
+	if runtime.GOOS == "linux" && (int(s.UID) != os.Getuid() || !info.IsDir() && s.Links != map[bool]uint64{true: 2, false: 1}[rel == "a"]) {
+		return fmt.Errorf("Stat of %s is %+v", rel, s)
+	}
+	return nil
 }
 
 func TestOpen(t *testing.T) {
@@ -466,19 +468,18 @@ func TestFileUnchanged(t *testing.T) {
 	const text = "some text"
 	dir, ps := rooted(t, "d/f="+text)
 	all := []fileproc.Options{{}, {Stat: true}, {ReadSize: 4}, {ReadSize: 4, Stat: true}, {ReadSize: fileproc.NoRead}, {ReadSize: fileproc.NoRead, Stat: true}}
+	byStatOrData := func(hasStat, hasData bool) bool { return hasStat || hasData }
 	for name, c := range map[string]struct {
 		change func(path string) error
 		seen   func(hasStat, hasData bool) bool
 	}{
-		"none":     {func(string) error { return nil }, func(bool, bool) bool { return false }},
-		"removed":  {os.Remove, func(bool, bool) bool { return true }},
-		"touched":  {func(path string) error { return os.Chtimes(path, then, then) }, func(hasStat, _ bool) bool { return hasStat }},
-		"replaced": {func(path string) error { return errors.Join(replace(path, text), os.Chtimes(path, then, then)) }, func(hasStat, _ bool) bool { return hasStat }},
-		"longer":   {func(path string) error { return os.WriteFile(path, []byte(text+"!"), 0o600) }, func(hasStat, hasData bool) bool { return hasStat || hasData }},
-		"shorter":  {func(path string) error { return os.Truncate(path, 3) }, func(hasStat, hasData bool) bool { return hasStat || hasData }},
-		"other": {func(path string) error { return errors.Join(replace(path, "more text"), os.Chtimes(path, then, then)) }, func(hasStat, hasData bool) bool {
-			return hasStat || hasData
-		}},
+		"none":        {func(string) error { return nil }, func(bool, bool) bool { return false }},
+		"removed":     {os.Remove, func(bool, bool) bool { return true }},
+		"touched":     {func(path string) error { return os.Chtimes(path, then, then) }, func(hasStat, _ bool) bool { return hasStat }},
+		"replaced":    {func(path string) error { return errors.Join(replace(path, text), os.Chtimes(path, then, then)) }, func(hasStat, _ bool) bool { return hasStat }},
+		"longer":      {func(path string) error { return os.WriteFile(path, []byte(text+"!"), 0o600) }, byStatOrData},
+		"shorter":     {func(path string) error { return os.Truncate(path, 3) }, byStatOrData},
+		"other":       {func(path string) error { return errors.Join(replace(path, "more text"), os.Chtimes(path, then, then)) }, byStatOrData},
 		"a directory": {func(path string) error { return errors.Join(os.Remove(path), os.Mkdir(path, 0o700)) }, func(bool, bool) bool { return true }},
 		"its directory removed": {func(path string) error {
 			if filepath.Base(filepath.Dir(path)) != "d" {
