@@ -138,27 +138,32 @@ func TestRoots(t *testing.T) {
 					roots[i] = filepath.ToSlash(rel)
 				}
 			}
-			var want harvest
-			for _, root := range roots {
-				one := reap(t, entry, root, opts)
-				want.got, want.failed, want.skipped = append(want.got, one.got...), append(want.failed, one.failed...), append(want.skipped, one.skipped...)
-				want.report.Add(one.report)
-			}
-			want.report.Listed = true // also where a run alone failed at its root
-			opts.Roots = roots
-			got := reap(t, entry, "nowhere", opts)
-			if !opts.Ordered || entry == "ForEach" {
-				slices.Sort(got.got)
-				slices.Sort(want.got)
-			}
-			for _, h := range []*harvest{&got, &want} {
-				slices.Sort(h.failed)
-				slices.Sort(h.skipped)
-				h.report.Elapsed, h.report.Listed = 0, false // Listed is that of the last run, which may have failed
-			}
+			want, got := reapEach(t, entry, roots, opts)
 			require.Equal(t, want, got, "FILEPROC_SEED=%d\n%s of %q\n%+v\n%s", seed, entry, roots, opts, strings.Join(specs, "\n"))
 		}
 	}
+}
+
+// reapEach returns what runs over each of roots give, and a run over all of them.
+func reapEach(t *testing.T, entry string, roots []string, opts fileproc.Options) (want, got harvest) {
+	for _, root := range roots {
+		one := reap(t, entry, root, opts)
+		want.got, want.failed, want.skipped = append(want.got, one.got...), append(want.failed, one.failed...), append(want.skipped, one.skipped...)
+		want.report.Add(one.report)
+	}
+	want.report.Listed = true // also where a run alone failed at its root
+	opts.Roots = roots
+	got = reap(t, entry, "nowhere", opts)
+	if !opts.Ordered || entry == "ForEach" {
+		slices.Sort(got.got)
+		slices.Sort(want.got)
+	}
+	for _, h := range []*harvest{&got, &want} {
+		slices.Sort(h.failed)
+		slices.Sort(h.skipped)
+		h.report.Elapsed, h.report.Listed = 0, false // Listed is that of the last run, which may have failed
+	}
+	return want, got
 }
 
 // The file that a root leads to, and root itself, have the root as it was given; a File of NewFile has none.
