@@ -163,12 +163,7 @@ func (h *hostileTree) run(t *testing.T, random *rand.Rand) {
 		}
 	}
 	opts.OnError = func(err error) error {
-		rel, isBelow := "", false
-		if f, ok := errors.AsType[*fileproc.Failure](err); ok {
-			rel, isBelow = strings.CutPrefix(f.Path, h.root+"/")
-		}
-		isCalm := strings.HasPrefix(rel, "calm") && (h.calm[rel] || !strings.Contains(rel, "/"))
-		if !isBelow || isCalm || opts.Symlinks == fileproc.SymlinksSkip && !errors.Is(err, fileproc.ErrChanged) {
+		if !h.mayFail(&opts, err) {
 			fails(fmt.Errorf("a failure that must not be: %w", err))
 		}
 		return nil
@@ -205,6 +200,16 @@ func (h *hostileTree) run(t *testing.T, random *rand.Rand) {
 	requireBalanced(t, report)
 	require.Zero(t, report.Abandoned)
 	require.NoError(t, errors.Join(wrong...), "%s, %+v", entry, opts)
+}
+
+// mayFail reports whether err is a failure that swaps explain.
+func (h *hostileTree) mayFail(opts *fileproc.Options, err error) bool {
+	rel, isBelow := "", false
+	if f, ok := errors.AsType[*fileproc.Failure](err); ok {
+		rel, isBelow = strings.CutPrefix(f.Path, h.root+"/")
+	}
+	isCalm := strings.HasPrefix(rel, "calm") && (h.calm[rel] || !strings.Contains(rel, "/"))
+	return isBelow && !isCalm && (opts.Symlinks != fileproc.SymlinksSkip || errors.Is(err, fileproc.ErrChanged))
 }
 
 // check returns what is wrong with f, which it opens once more if open is set.
