@@ -326,37 +326,10 @@ func (a asked) verify(t *testing.T, dir string, names []string) error {
 		r.tracked, remove = writeIndex(t, dir)
 		defer remove()
 	}
-	if a.asksDirs {
-		a.opts.SelectDir = func(e fileproc.Entry) bool {
-			if !e.IsDir() || e.Name() != path.Base(filepath.ToSlash(e.Rel())) {
-				return false
-			}
-			return selectsDir(filepath.ToSlash(e.Rel()))
-		}
-	}
 	if a.entry == "Walk" {
 		r.opts.ReadSize, r.opts.SkipBinary = fileproc.NoRead, false
 	}
-	switch a.selectBy {
-	case "name":
-		r.selected = func(rel string, _ int) bool { return len(rel)%3 != 0 }
-		a.opts.Select = func(f *fileproc.File) bool { return r.selected(filepath.ToSlash(f.Rel()), 0) }
-	case "size":
-		r.selected = func(_ string, size int) bool { return size < 300 }
-		a.opts.Select = func(f *fileproc.File) bool {
-			s, err := f.Stat()
-			return err == nil && r.selected("", int(s.Size))
-		}
-	}
-	if a.asksOld {
-		core.Hooks(&a.opts).Unchanged = func(f *fileproc.File) bool { return isOld(filepath.ToSlash(f.Rel())) }
-	}
-	a.opts.OnError = func(err error) error {
-		if !errors.Is(err, fileproc.ErrTooLarge) {
-			return err
-		}
-		return nil
-	}
+	a.setFunctions(&r)
 	var last fileproc.Report
 	if a.progress {
 		a.opts.OnProgress = func(r fileproc.Report) { last = r }
@@ -396,6 +369,38 @@ func (a asked) verify(t *testing.T, dir string, names []string) error {
 		err = want.compareReport(last, a.entry == "Walk")
 	}
 	return err
+}
+
+// setFunctions sets the functions of the options, and what r says in their place.
+func (a *asked) setFunctions(r *reference) {
+	if a.asksDirs {
+		a.opts.SelectDir = func(e fileproc.Entry) bool {
+			if !e.IsDir() || e.Name() != path.Base(filepath.ToSlash(e.Rel())) {
+				return false
+			}
+			return selectsDir(filepath.ToSlash(e.Rel()))
+		}
+	}
+	switch a.selectBy {
+	case "name":
+		r.selected = func(rel string, _ int) bool { return len(rel)%3 != 0 }
+		a.opts.Select = func(f *fileproc.File) bool { return r.selected(filepath.ToSlash(f.Rel()), 0) }
+	case "size":
+		r.selected = func(_ string, size int) bool { return size < 300 }
+		a.opts.Select = func(f *fileproc.File) bool {
+			s, err := f.Stat()
+			return err == nil && r.selected("", int(s.Size))
+		}
+	}
+	if a.asksOld {
+		core.Hooks(&a.opts).Unchanged = func(f *fileproc.File) bool { return isOld(filepath.ToSlash(f.Rel())) }
+	}
+	a.opts.OnError = func(err error) error {
+		if !errors.Is(err, fileproc.ErrTooLarge) {
+			return err
+		}
+		return nil
+	}
 }
 
 // withLinks adds the links that are in dir itself to names, in the order of paths.
