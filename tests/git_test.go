@@ -332,42 +332,7 @@ func TestGitIgnoreInRandomRepositories(t *testing.T) {
 	runGit(t, ".", "--version")
 	kept, all, differs := 0, 0, 0
 	for i := range count {
-		home := t.TempDir()
-		g := &gitTest{T: t, IgnoreGenerator: testtree.IgnoreGenerator{Rand: rand.New(rand.NewPCG(seed, uint64(i)))}, top: filepath.Join(home, "r")}
-		isLinked := g.IntN(4) == 0
-		if isLinked {
-			g.top = filepath.Join(home, "main")
-		}
-		require.NoError(t, os.Mkdir(g.top, 0o777))
-		format := []string{"sha1", "sha1", "sha256"}[g.IntN(3)]
-		_, ok := g.git("", "init", "-q", "--object-format="+format)
-		require.True(t, ok)
-		g.git("", "config", "splitIndex.maxPercentChange", []string{"0", "20", "100"}[g.IntN(3)])
-		if g.ignoresCase = g.IntN(4) == 0; g.ignoresCase {
-			g.git("", "config", "core.ignoreCase", "true")
-		}
-		if isLinked {
-			g.git("", "commit", "-q", "--allow-empty", "-m", "m")
-			_, ok = g.git("", "worktree", "add", "-q", "--detach", filepath.Join(home, "r"))
-			require.True(t, ok)
-			g.top = filepath.Join(home, "r")
-		}
-		tree := g.Tree()
-		for _, name := range slices.Sorted(maps.Keys(tree)) {
-			g.paths = append(g.paths, name)
-			if g.ignoresCase {
-				tree[name] = g.OtherCase(tree[name])
-			}
-			g.write(name, tree[name])
-		}
-		inFS := !isLinked && !g.ignoresCase && !slices.ContainsFunc(g.paths, func(p string) bool { return !fs.ValidPath(p) }) // the configuration is not read, and all names are UTF-8
-		exclude, _ := g.git("", "rev-parse", "--git-path", "info/exclude")
-		if exclude = strings.TrimSpace(exclude); isLinked { // it is absolute
-			var err error
-			exclude, err = filepath.Rel(g.top, exclude)
-			require.NoError(t, err)
-		}
-		g.write(exclude, g.Ignore(g.paths))
+		g, inFS := randomRepository(t, seed, uint64(i))
 		before := g.visible(".")
 		for range 3 + g.IntN(8) {
 			g.change()
@@ -395,36 +360,7 @@ func TestGitIgnoreInRandomRepositories(t *testing.T) {
 			}
 		}
 		for _, dir := range dirs {
-			inOtherCase := below(dir, g.inOtherCase("."))
-			changed, err := git.Changed(t.Context(), filepath.Join(g.top, dir))
-			require.NoError(t, err)
-			slices.Sort(changed)
-			changed = below(".", slices.DeleteFunc(changed, func(f string) bool { return slices.Contains(inOtherCase, f) }))
-			require.Equal(t, g.changed(dir), changed, "repository %d, %q; FILEPROC_SEED=%d\n%s", i, dir, seed, strings.Join(g.log, "\n"))
-			for _, opts := range []fileproc.Options{{}, {Ordered: true}, {Workers: 1, ReadSize: fileproc.NoRead}, {Select: func(*fileproc.File) bool { return true }}, {FS: os.DirFS(g.top)}} {
-				opts.GitIgnore = true
-				root := filepath.Join(g.top, dir)
-				if opts.FS != nil {
-					if root = dir; !inFS {
-						continue
-					}
-				}
-				got, err := fileproc.Process(t.Context(), root, opts, relOf)
-				require.NoError(t, err)
-				slices.Sort(got)
-				require.Equal(t, below(dir, want), got, "repository %d, %q; FILEPROC_SEED=%d\n%s", i, dir, seed, strings.Join(g.log, "\n"))
-
-				opts.GitTracked = true
-				got, err = fileproc.Process(t.Context(), root, opts, relOf)
-				require.NoError(t, err)
-				slices.Sort(got)
-				tracked := g.tracked(dir)
-				if opts.Select != nil || opts.ReadSize == fileproc.NoRead { // the names are those of listings
-					tracked = append(tracked, slices.DeleteFunc(slices.Clone(inOtherCase), func(f string) bool { return !g.isRegular(path.Join(dir, f)) })...)
-					slices.Sort(tracked)
-				}
-				require.Equal(t, tracked, got, "repository %d, %q; FILEPROC_SEED=%d\n%s", i, dir, seed, strings.Join(g.log, "\n"))
-			}
+			g.compareIn(dir, want, inFS, fmt.Sprintf("repository %d, %q; FILEPROC_SEED=%d\n%s", i, dir, seed, strings.Join(g.log, "\n")))
 		}
 		for _, ordered := range []bool{false, true} { // each path is judged as if it were listed
 			there := slices.DeleteFunc(slices.Clone(g.paths), func(p string) bool { return !g.isRegular(p) })
@@ -438,6 +374,81 @@ func TestGitIgnoreInRandomRepositories(t *testing.T) {
 	}
 	t.Logf("%d repositories, %d with other files because of the changes; git shows %d files of %d", count, differs, kept, all)
 	require.Greater(t, differs, count/3)
+}
+
+// randomRepository makes a repository with files and rules, and reports whether runs over an fs.FS find the same in it.
+func randomRepository(t *testing.T, seed, i uint64) (g *gitTest, inFS bool) {
+	home := t.TempDir()
+	g = &gitTest{T: t, IgnoreGenerator: testtree.IgnoreGenerator{Rand: rand.New(rand.NewPCG(seed, i))}, top: filepath.Join(home, "r")}
+	isLinked := g.IntN(4) == 0
+	if isLinked {
+		g.top = filepath.Join(home, "main")
+	}
+	require.NoError(t, os.Mkdir(g.top, 0o777))
+	format := []string{"sha1", "sha1", "sha256"}[g.IntN(3)]
+	_, ok := g.git("", "init", "-q", "--object-format="+format)
+	require.True(t, ok)
+	g.git("", "config", "splitIndex.maxPercentChange", []string{"0", "20", "100"}[g.IntN(3)])
+	if g.ignoresCase = g.IntN(4) == 0; g.ignoresCase {
+		g.git("", "config", "core.ignoreCase", "true")
+	}
+	if isLinked {
+		g.git("", "commit", "-q", "--allow-empty", "-m", "m")
+		_, ok = g.git("", "worktree", "add", "-q", "--detach", filepath.Join(home, "r"))
+		require.True(t, ok)
+		g.top = filepath.Join(home, "r")
+	}
+	tree := g.Tree()
+	for _, name := range slices.Sorted(maps.Keys(tree)) {
+		g.paths = append(g.paths, name)
+		if g.ignoresCase {
+			tree[name] = g.OtherCase(tree[name])
+		}
+		g.write(name, tree[name])
+	}
+	inFS = !isLinked && !g.ignoresCase && !slices.ContainsFunc(g.paths, func(p string) bool { return !fs.ValidPath(p) }) // the configuration is not read, and all names are UTF-8
+	exclude, _ := g.git("", "rev-parse", "--git-path", "info/exclude")
+	if exclude = strings.TrimSpace(exclude); isLinked { // it is absolute
+		var err error
+		exclude, err = filepath.Rel(g.top, exclude)
+		require.NoError(t, err)
+	}
+	g.write(exclude, g.Ignore(g.paths))
+	return g, inFS
+}
+
+// compareIn compares runs over dir with what git lists there. want is all that is not ignored.
+func (g *gitTest) compareIn(dir string, want []string, inFS bool, what string) {
+	inOtherCase := below(dir, g.inOtherCase("."))
+	changed, err := git.Changed(g.Context(), filepath.Join(g.top, dir))
+	require.NoError(g, err)
+	slices.Sort(changed)
+	changed = below(".", slices.DeleteFunc(changed, func(f string) bool { return slices.Contains(inOtherCase, f) }))
+	require.Equal(g, g.changed(dir), changed, what)
+	for _, opts := range []fileproc.Options{{}, {Ordered: true}, {Workers: 1, ReadSize: fileproc.NoRead}, {Select: func(*fileproc.File) bool { return true }}, {FS: os.DirFS(g.top)}} {
+		opts.GitIgnore = true
+		root := filepath.Join(g.top, dir)
+		if opts.FS != nil {
+			if root = dir; !inFS {
+				continue
+			}
+		}
+		got, err := fileproc.Process(g.Context(), root, opts, relOf)
+		require.NoError(g, err)
+		slices.Sort(got)
+		require.Equal(g, below(dir, want), got, what)
+
+		opts.GitTracked = true
+		got, err = fileproc.Process(g.Context(), root, opts, relOf)
+		require.NoError(g, err)
+		slices.Sort(got)
+		tracked := g.tracked(dir)
+		if opts.Select != nil || opts.ReadSize == fileproc.NoRead { // the names are those of listings
+			tracked = append(tracked, slices.DeleteFunc(slices.Clone(inOtherCase), func(f string) bool { return !g.isRegular(path.Join(dir, f)) })...)
+			slices.Sort(tracked)
+		}
+		require.Equal(g, tracked, got, what)
+	}
 }
 
 // An index that cannot be used is a failure of its own, and the rules apply. It is not looked at unless a rule ignores something.
