@@ -137,27 +137,12 @@ func alwaysInterrupted(t *testing.T, root string) {
 
 func eachCallFails(t *testing.T, root string) {
 	testtree.Set(t, &knobs.SlowCall, 1<<62) // the same calls in each run
-	var (
-		armed  atomic.Bool
-		number atomic.Uint64 // of the calls that are counted
-		left   atomic.Int64  // of these, until one fails
-		errno  atomic.Uint32
-		calls  []uintptr
-	)
+	var fault callFault
+	var calls []uintptr
 	for _, c := range failingCalls {
 		calls = append(calls, c.number)
 	}
-	err := callfaults.Start(calls, func(c callfaults.Call) (int, unix.Errno, bool) {
-		if !armed.Load() || uint64(c.Number) != number.Load() || left.Add(-1) != 0 {
-			return 0, 0, false
-		}
-		if c.Number == unix.SYS_CLOSE { // which closes whatever it returns
-			callfaults.Bypass(c)
-		}
-		return 0, unix.Errno(errno.Load()), true
-	})
-	if err != nil {
-		t.Log("left out: ", err)
+	if !fault.start(t, calls) {
 		return
 	}
 	want := relsOf(t, root)
@@ -188,15 +173,13 @@ func eachCallFails(t *testing.T, root string) {
 				require.NoError(t, os.WriteFile(filepath.Join(root, rel), p, 0o644))
 			}
 		}
-		number.Store(uint64(failingCalls[call].number))
-		errno.Store(uint32(with))
-		left.Store(k)
+		fault.set(failingCalls[call].number, k, with)
 		what := fmt.Sprintf("%s: call %d of %s fails with %v", mode.name, k, call, with)
 		got, failed := map[string]bool{}, map[string]error{}
 		var report fileproc.Report
 		leavesNothing(t, func() {
-			armed.Store(true)
-			defer armed.Store(false)
+			fault.armed.Store(true)
+			defer fault.armed.Store(false)
 			opts := mode.opts
 			opts.Report = &report
 			opts.OnError = func(err error) error {
@@ -216,22 +199,13 @@ func eachCallFails(t *testing.T, root string) {
 				got[rel] = true
 			})
 		})
-		if mode.name != "ReadDir" {
-			requireBalanced(t, report)
-			require.Zero(t, report.Abandoned, what)
-		}
-		again := with == unix.EINTR || call == "openat" && (with == unix.EMFILE || with == unix.EAGAIN)
-		if again || failingCalls[call].absorbed {
+		requireBalanced(t, report)
+		require.Zero(t, report.Abandoned, what)
+		if isMadeUpFor(call, with) {
 			require.Empty(t, failed, what)
 		}
-		for _, rel := range want {
-			explained := false
-			for at := rel; !explained && at != "."; at = filepath.Dir(at) {
-				explained = got[at] || failed[at] != nil
-			}
-			require.True(t, explained || failed["."] != nil, "%s: %s is missing; the failures are %v", what, rel, failed)
-		}
-		return k - left.Load()
+		requireExplained(t, want, got, failed, what)
+		return k - fault.left.Load()
 	}
 	for _, mode := range faultModes {
 		if mode.cold {
@@ -253,6 +227,54 @@ func eachCallFails(t *testing.T, root string) {
 		}
 	}
 	t.Logf("%d runs", runs)
+}
+
+// A callFault lets one call fail while it is armed.
+type callFault struct {
+	armed  atomic.Bool
+	number atomic.Uint64 // of the calls that are counted
+	left   atomic.Int64  // of these, until one fails
+	errno  atomic.Uint32
+}
+
+// start reports whether the calls with these numbers can fail.
+func (f *callFault) start(t *testing.T, numbers []uintptr) bool {
+	err := callfaults.Start(numbers, func(c callfaults.Call) (int, unix.Errno, bool) {
+		if !f.armed.Load() || uint64(c.Number) != f.number.Load() || f.left.Add(-1) != 0 {
+			return 0, 0, false
+		}
+		if c.Number == unix.SYS_CLOSE { // which closes whatever it returns
+			callfaults.Bypass(c)
+		}
+		return 0, unix.Errno(f.errno.Load()), true
+	})
+	if err != nil {
+		t.Log("left out: ", err)
+	}
+	return err == nil
+}
+
+// set chooses the k-th of the calls with a number.
+func (f *callFault) set(number uintptr, k int64, with unix.Errno) {
+	f.number.Store(uint64(number))
+	f.errno.Store(uint32(with))
+	f.left.Store(k)
+}
+
+// isMadeUpFor reports whether nothing fails after a call that has failed once: it is made again, or there is another way.
+func isMadeUpFor(call string, with unix.Errno) bool {
+	return with == unix.EINTR || call == "openat" && (with == unix.EMFILE || with == unix.EAGAIN) || failingCalls[call].absorbed
+}
+
+// requireExplained requires that each file came, or that it or a directory above it has failed.
+func requireExplained(t *testing.T, want []string, got map[string]bool, failed map[string]error, what string) {
+	for _, rel := range want {
+		explained := false
+		for at := rel; !explained && at != "."; at = filepath.Dir(at) {
+			explained = got[at] || failed[at] != nil
+		}
+		require.True(t, explained || failed["."] != nil, "%s: %s is missing; the failures are %v", what, rel, failed)
+	}
 }
 
 // A faultMode is a way to use the package.
@@ -368,26 +390,14 @@ func runTaskOfReplace(t *testing.T, task string) {
 }
 
 func eachCallOfReplaceFails(t *testing.T, root string) {
-	var armed, interferes, saved atomic.Bool
-	var number atomic.Uint64
+	var fault callFault
+	var interferes, saved atomic.Bool
 	var durable string // "", "in a group" or "alone"
-	var left atomic.Int64
-	var errno atomic.Uint32
 	var calls []uintptr
 	for _, c := range callsOfReplace {
 		calls = append(calls, c.number)
 	}
-	err := callfaults.Start(calls, func(c callfaults.Call) (int, unix.Errno, bool) {
-		if !armed.Load() || uint64(c.Number) != number.Load() || left.Add(-1) != 0 {
-			return 0, 0, false
-		}
-		if c.Number == unix.SYS_CLOSE {
-			callfaults.Bypass(c)
-		}
-		return 0, unix.Errno(errno.Load()), true
-	})
-	if err != nil {
-		t.Log("left out: ", err)
+	if !fault.start(t, calls) {
 		return
 	}
 	olds := map[string]string{"plain": "old", "attributes": "old attributes", "to empty": "old, not empty", "owner": "old of 1234"}
@@ -403,11 +413,11 @@ func eachCallOfReplaceFails(t *testing.T, root string) {
 	}
 	replace.AfterPrepare = func() {
 		if interferes.Load() {
-			armed.Store(false)
+			fault.armed.Store(false)
 			require.NoError(t, os.WriteFile(filepath.Join(root, "aside"), []byte(theirs), 0o644))
 			require.NoError(t, os.Rename(filepath.Join(root, "aside"), filepath.Join(root, "plain")))
 			saved.Store(true)
-			armed.Store(true)
+			fault.armed.Store(true)
 		}
 	}
 	runs := 0
@@ -418,35 +428,14 @@ func eachCallOfReplaceFails(t *testing.T, root string) {
 		var report fileproc.Report
 		failed := map[string]error{}
 		what := fmt.Sprintf("call %d of %s fails with %v, %s, durable: %q", k, call, with, file, durable)
-		number.Store(uint64(callsOfReplace[call].number))
-		errno.Store(uint32(with))
-		left.Store(k)
+		fault.set(callsOfReplace[call].number, k, with)
 		leavesNothing(t, func() {
 			opts := fileproc.Options{Workers: 1, Durable: durable != "", Report: &report, OnError: func(err error) error {
 				failed[filepath.Base(err.(*fileproc.Failure).Path)] = err
 				return nil
 			}}
-			fn := func(f *fileproc.File) (string, error) {
-				if f.Rel() != file && file != "" {
-					return "", nil
-				}
-				armed.Store(true)
-				if durable != "in a group" { // else the calls that matter come when the run ends
-					defer armed.Store(false)
-				}
-				return f.Rel(), f.Replace([]byte(news[f.Rel()]))
-			}
-			defer armed.Store(false)
-			if durable == "alone" {
-				for _, err := range fileproc.Stream(t.Context(), root, opts, fn) {
-					require.NoError(t, err)
-				}
-				return
-			}
-			_, err := fileproc.Process(t.Context(), root, opts, fn)
-			require.NoError(t, err)
+			fault.duringReplace(t, root, opts, durable, file, news)
 		})
-		armed.Store(false)
 		requireBalanced(t, report)
 		got := contents(t, root)
 		require.ElementsMatch(t, slices.Collect(maps.Keys(olds)), slices.Collect(maps.Keys(got)), what)
@@ -465,7 +454,7 @@ func eachCallOfReplaceFails(t *testing.T, root string) {
 				require.EqualValues(t, 0o640, info.Mode().Perm(), what)
 			}
 		}
-		return k - left.Load()
+		return k - fault.left.Load()
 	}
 	made := map[string]int64{}
 	for i := range 4 {
@@ -493,6 +482,29 @@ func eachCallOfReplaceFails(t *testing.T, root string) {
 		}
 	}
 	t.Logf("%d runs", runs)
+}
+
+// duringReplace is armed while file, or each if that is "", gets its content in news.
+func (f *callFault) duringReplace(t *testing.T, root string, opts fileproc.Options, durable, file string, news map[string]string) {
+	fn := func(replaced *fileproc.File) (string, error) {
+		if replaced.Rel() != file && file != "" {
+			return "", nil
+		}
+		f.armed.Store(true)
+		if durable != "in a group" { // else the calls that matter come when the run ends
+			defer f.armed.Store(false)
+		}
+		return replaced.Rel(), replaced.Replace([]byte(news[replaced.Rel()]))
+	}
+	defer f.armed.Store(false)
+	if durable == "alone" {
+		for _, err := range fileproc.Stream(t.Context(), root, opts, fn) {
+			require.NoError(t, err)
+		}
+		return
+	}
+	_, err := fileproc.Process(t.Context(), root, opts, fn)
+	require.NoError(t, err)
 }
 
 // TestInvariant11SyncFails: with Options.Durable, a file of which the disk does not have all is a failure. It keeps its old
