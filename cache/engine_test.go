@@ -285,18 +285,23 @@ func testEngineIsItsModel(t *testing.T, policy Policy, seed uint64, steps int) {
 				}
 			}
 		}
-		same := s.bytes <= m.maxBytes && len(s.entries) <= m.maxEntries && m.bytes() == s.bytes &&
-			len(m.entries) == len(s.entries) && m.evicted == s.evictions && m.hits == s.counts.Hits
-		for _, me := range m.entries {
-			n := s.entries[me.key]
-			same = same && n != nil && n.value == me.value
-		}
-		if !same {
+		if !m.is(s) {
 			t.Fatalf("seed %d, step %d: %s %s\nmodel %+v\nbytes %d, entries %v, counts %+v", seed, i, op, key, m, s.bytes,
 				slices.Sorted(maps.Keys(s.entries)), s.counts)
 		}
 	}
 	requireStats(t, e.total())
+}
+
+// is reports whether s has what the model has, within the bounds.
+func (m *model) is(s *shard[int]) bool {
+	same := s.bytes <= m.maxBytes && len(s.entries) <= m.maxEntries && m.bytes() == s.bytes &&
+		len(m.entries) == len(s.entries) && m.evicted == s.evictions && m.hits == s.counts.Hits
+	for _, me := range m.entries {
+		n := s.entries[me.key]
+		same = same && n != nil && n.value == me.value
+	}
+	return same
 }
 
 // TestEngineBoundsHoldMeanwhile watches the bounds while goroutines use an engine of
