@@ -208,47 +208,11 @@ func TestDamagedCache(t *testing.T) {
 	for range count {
 		whole, err := os.ReadFile(file)
 		require.NoError(t, err)
-		b := bytes.Clone(whole)
 		kind := choose(r, "truncated", "flipped", "block", "old and new", "zeros behind", "newer format", "older kept", "text", "foreign", "directory")
 		kinds[kind]++
-		foreign := false
-		at := 0
-		if len(b) > 0 {
-			at = r.IntN(len(b))
-			if r.IntN(4) == 0 {
-				at = r.IntN(min(len(b), 200))
-			}
-		}
-		switch kind {
-		case "truncated":
-			b = b[:at]
-		case "flipped":
-			for range 1 + r.IntN(8) {
-				b[r.IntN(len(b))] ^= 1 << r.IntN(8)
-			}
-		case "block":
-			for i := range b[at:min(len(b), at+1+r.IntN(5000))] {
-				b[at+i] = byte(r.Uint32())
-			}
-		case "old and new":
-			copy(b[at:], old[min(at, len(old)):])
-		case "zeros behind":
-			clear(b[at:])
-		case "newer format":
-			binary.LittleEndian.PutUint32(b[16:], 3+r.Uint32N(3))
-			binary.LittleEndian.PutUint32(b[124:], crc32.Checksum(b[:124], crc32.MakeTable(crc32.Castagnoli)))
-		case "older kept":
-			if old != nil {
-				b = bytes.Clone(old)
-			}
-		case "text":
-			b = append(b, "and more"...)
-		case "foreign":
-			foreign = true
-			b = []byte("notes that someone has kept for years\n")
-		}
+		b := damage(r, kind, bytes.Clone(whole), old)
+		foreign := kind == "foreign" || kind == "directory"
 		if kind == "directory" {
-			foreign = true
 			require.NoError(t, os.Remove(file))
 			require.NoError(t, os.Mkdir(file, 0o755))
 		} else {
@@ -288,6 +252,45 @@ func TestDamagedCache(t *testing.T) {
 		require.Zero(t, equalsFull(t, root, bulky(file), fileproc.Options{}), kind)
 	}
 	t.Logf("%d rounds of damage: %v", count, kinds)
+}
+
+// damage damages the cache file b in one of several ways. The file that was saved before it is old.
+func damage(r *rand.Rand, kind string, b, old []byte) []byte {
+	at := 0
+	if len(b) > 0 {
+		at = r.IntN(len(b))
+		if r.IntN(4) == 0 {
+			at = r.IntN(min(len(b), 200))
+		}
+	}
+	switch kind {
+	case "truncated":
+		b = b[:at]
+	case "flipped":
+		for range 1 + r.IntN(8) {
+			b[r.IntN(len(b))] ^= 1 << r.IntN(8)
+		}
+	case "block":
+		for i := range b[at:min(len(b), at+1+r.IntN(5000))] {
+			b[at+i] = byte(r.Uint32())
+		}
+	case "old and new":
+		copy(b[at:], old[min(at, len(old)):])
+	case "zeros behind":
+		clear(b[at:])
+	case "newer format":
+		binary.LittleEndian.PutUint32(b[16:], 3+r.Uint32N(3))
+		binary.LittleEndian.PutUint32(b[124:], crc32.Checksum(b[:124], crc32.MakeTable(crc32.Castagnoli)))
+	case "older kept":
+		if old != nil {
+			b = bytes.Clone(old)
+		}
+	case "text":
+		b = append(b, "and more"...)
+	case "foreign":
+		b = []byte("notes that someone has kept for years\n")
+	}
+	return b
 }
 
 func choose[T any](r *rand.Rand, from ...T) T { return from[r.IntN(len(from))] }
