@@ -717,20 +717,25 @@ func (h *history) checkKept(u *user, before, after map[string]string, full *trac
 	all := slices.Concat(slices.Collect(maps.Keys(before)), slices.Collect(maps.Keys(after)), slices.Collect(maps.Keys(full.calls)))
 	for _, rel := range all {
 		g := full.calls[rel]
-		must, may, deleted, met := false, false, false, false // must be kept, may have been
-		for _, tr := range runs {
-			_, called := tr.calls[rel]
-			met = met || called
-			called = called && g.keeps
-			must = must || called && g.newest <= tr.t0.UnixNano()-int64(incremental.Settled)
-			may = may || called && g.newest <= tr.t1.UnixNano()-int64(incremental.Settled)
-			deleted = deleted || slices.Contains(tr.deleted, rel)
-		}
+		must, may, deleted, met := g.after(rel, runs)
 		old, now := before[rel], after[rel]
 		ok := now == old && !must && !deleted && (!met || old != "") || now == g.id && may || now == "" && deleted ||
 			now == incremental.Noted && old == "" && met && (!must || len(runs) > 1) // of two runs the later one to save may have met it sooner
 		h.require(ok, "%s: %q is kept as %q, was kept as %q; deleted %v, gives %+v", u.name, rel, now, old, deleted, g)
 	}
+}
+
+// after reports whether runs must have kept g, the result for rel, may have kept it, have deleted rel, and have met it.
+func (g given) after(rel string, runs []*trace) (must, may, deleted, met bool) {
+	for _, tr := range runs {
+		_, called := tr.calls[rel]
+		met = met || called
+		called = called && g.keeps
+		must = must || called && g.newest <= tr.t0.UnixNano()-int64(incremental.Settled)
+		may = may || called && g.newest <= tr.t1.UnixNano()-int64(incremental.Settled)
+		deleted = deleted || slices.Contains(tr.deleted, rel)
+	}
+	return must, may, deleted, met
 }
 
 // isGone reports whether rel is no file for a run that treats links as u does. It returns false for a file in a directory that may
