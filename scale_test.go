@@ -383,102 +383,107 @@ func TestInFlightEnds(t *testing.T) {
 // inFlightEnds ends runs in the function named callback, which is slow, or while it is.
 func inFlightEnds(t *testing.T, callback, how string) {
 	testtree.Set(t, &knobs.SlowCall, 100*time.Microsecond)
-	{
-		for _, workers := range []int{1, 2, 5} {
-			for at := time.Millisecond; at < 60*time.Millisecond; at += 6 * time.Millisecond {
-				t.Run(fmt.Sprintf("%s/%s/workers=%d/%v", callback, how, workers, at), func(t *testing.T) {
-					inBubble(t, func(t *testing.T) {
-						w := &world{root: crowd(600, 60), perList: 100}
-						start := time.Now()
-						var once sync.Once
-						ctx, cancel := context.WithCancelCause(t.Context())
-						defer cancel(nil)
-						opts := Options{Workers: workers, openRoot: w.openRoot}
-						var out outcome
-						opts.Report = &out.report
-						opts.OnError = func(err error) error { return err }
-						fn := func(*File) (err error) {
-							if how != "backend panics" { // which needs opens to the end
-								time.Sleep(time.Millisecond) // others wait for a slot
-							}
-							if time.Since(start) >= at {
-								once.Do(func() {
-									switch how {
-									case "panic":
-										panic(errBroken)
-									case "Goexit":
-										runtime.Goexit()
-									case "SkipAll":
-										err = fs.SkipAll
-									case "error":
-										err = errBroken
-									}
-								})
-							}
-							return err
-						}
-						slow := fn
-						switch callback {
-						case "Select":
-							opts.Select = func(f *File) bool { return slow(f) == nil }
-						case "Unchanged":
-							opts.hooks.Unchanged = func(f *File) bool { return slow(f) != nil }
-						case "OnBinary":
-							opts.SkipBinary, opts.hooks.OnBinary = true, func(f *File) { _ = slow(f) }
-							for _, k := range w.root.kids {
-								k.content = append(k.content, 0)
-							}
-						case "fn of large files": // whose memory takes a slot
-							for _, k := range w.root.kids {
-								k.lies, k.size = true, content.MaxFree+1
-							}
-						}
-						if !strings.HasPrefix(callback, "fn") {
-							fn = func(*File) error { return nil }
-						}
-						w.during = func(call, name string) {
-							if call != "open" && call != "stat" || name == "root" {
-								return
-							}
-							time.Sleep(5 * time.Millisecond)
-							if how == "backend panics" && time.Since(start) >= at {
-								once.Do(func() { panic(errBroken) })
-							}
-						}
-						if how == "cancel" {
-							time.AfterFunc(at, func() { cancel(errBroken) })
-						}
-						done := make(chan struct{})
-						returned := false
-						var err error
-						var caught any
-						go func() {
-							defer close(done)
-							defer func() { caught = recover() }()
-							_, err = Process(ctx, "root", opts, func(f *File) (int, error) { return 0, fn(f) })
-							returned = true
-						}()
-						<-done
-						switch how {
-						case "cancel", "error":
-							require.ErrorIs(t, err, errBroken)
-						case "SkipAll":
-							require.NoError(t, err)
-						case "panic", "backend panics":
-							require.NotNil(t, caught)
-						case "Goexit":
-							require.False(t, returned)
-						}
-						if how != "backend panics" { // a backend that panics may leave handles open
-							w.requireSound(t, out)
-						}
-						require.Positive(t, out.report.Abandoned)
-						if how != "error" {
-							require.Zero(t, out.report.Failed)
-						}
-					})
-				})
-			}
+	for _, workers := range []int{1, 2, 5} {
+		for at := time.Millisecond; at < 60*time.Millisecond; at += 6 * time.Millisecond {
+			t.Run(fmt.Sprintf("%s/%s/workers=%d/%v", callback, how, workers, at), func(t *testing.T) {
+				inBubble(t, func(t *testing.T) { inFlightEndsAt(t, callback, how, workers, at) })
+			})
+		}
+	}
+}
+
+// inFlightEndsAt ends one run when it has taken so long.
+func inFlightEndsAt(t *testing.T, callback, how string, workers int, at time.Duration) {
+	w := &world{root: crowd(600, 60), perList: 100}
+	start := time.Now()
+	var once sync.Once
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	opts := Options{Workers: workers, openRoot: w.openRoot}
+	var out outcome
+	opts.Report = &out.report
+	opts.OnError = func(err error) error { return err }
+	fn := func(*File) (err error) {
+		if how != "backend panics" { // which needs opens to the end
+			time.Sleep(time.Millisecond) // others wait for a slot
+		}
+		if time.Since(start) >= at {
+			once.Do(func() {
+				switch how {
+				case "panic":
+					panic(errBroken)
+				case "Goexit":
+					runtime.Goexit()
+				case "SkipAll":
+					err = fs.SkipAll
+				case "error":
+					err = errBroken
+				}
+			})
+		}
+		return err
+	}
+	callSlowly(callback, fn, w, &opts)
+	if !strings.HasPrefix(callback, "fn") {
+		fn = func(*File) error { return nil }
+	}
+	w.during = func(call, name string) {
+		if call != "open" && call != "stat" || name == "root" {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+		if how == "backend panics" && time.Since(start) >= at {
+			once.Do(func() { panic(errBroken) })
+		}
+	}
+	if how == "cancel" {
+		time.AfterFunc(at, func() { cancel(errBroken) })
+	}
+	done := make(chan struct{})
+	returned := false
+	var err error
+	var caught any
+	go func() {
+		defer close(done)
+		defer func() { caught = recover() }()
+		_, err = Process(ctx, "root", opts, func(f *File) (int, error) { return 0, fn(f) })
+		returned = true
+	}()
+	<-done
+	switch how {
+	case "cancel", "error":
+		require.ErrorIs(t, err, errBroken)
+	case "SkipAll":
+		require.NoError(t, err)
+	case "panic", "backend panics":
+		require.NotNil(t, caught)
+	case "Goexit":
+		require.False(t, returned)
+	}
+	if how != "backend panics" { // a backend that panics may leave handles open
+		w.requireSound(t, out)
+	}
+	require.Positive(t, out.report.Abandoned)
+	if how != "error" {
+		require.Zero(t, out.report.Failed)
+	}
+}
+
+// callSlowly sets the function named callback, unless that is fn, to one that calls slow, and lets w have files for it.
+func callSlowly(callback string, slow func(*File) error, w *world, opts *Options) {
+	switch callback {
+	case "Select":
+		opts.Select = func(f *File) bool { return slow(f) == nil }
+	case "Unchanged":
+		opts.hooks.Unchanged = func(f *File) bool { return slow(f) != nil }
+	case "OnBinary":
+		opts.SkipBinary, opts.hooks.OnBinary = true, func(f *File) { _ = slow(f) }
+		for _, k := range w.root.kids {
+			k.content = append(k.content, 0)
+		}
+	case "fn of large files": // whose memory takes a slot
+		for _, k := range w.root.kids {
+			k.lies, k.size = true, content.MaxFree+1
 		}
 	}
 }
