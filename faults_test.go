@@ -660,38 +660,6 @@ func TestFaultsOfEachCall(t *testing.T) {
 		SelectDir: func(e Entry) bool { return e.Name() != "left" },
 	}
 	content := Options{Workers: 2, SkipBinary: true, hooks: hooks{Unchanged: halfOld, OnBinary: func(*File) {}}}
-	walk := func(t *testing.T, w *world, opts Options) outcome {
-		out := outcome{got: map[string]string{}, failed: map[string]error{}}
-		whole := w.contents()
-		w.trace(&out, &opts)
-		for e, err := range Walk(t.Context(), "root", opts) {
-			switch {
-			case err != nil:
-				out.fail(err)
-			case !e.IsDir():
-				out.saw(w, e.node)
-				rel := filepath.ToSlash(e.Rel())
-				out.got[rel] = whole[rel]
-			}
-		}
-		return out
-	}
-	stream := func(t *testing.T, w *world, opts Options) outcome {
-		out := outcome{got: map[string]string{}, failed: map[string]error{}}
-		opts.Ordered = true
-		w.trace(&out, &opts)
-		for f, err := range Stream(t.Context(), "root", opts, func(f *File) ([2]string, error) {
-			out.called(w, f)
-			return [2]string{filepath.ToSlash(f.Rel()), string(f.Data())}, nil
-		}) {
-			if err != nil {
-				out.fail(err)
-				continue
-			}
-			out.got[f[0]] = f[1]
-		}
-		return out
-	}
 	process := func(t *testing.T, w *world, opts Options) outcome {
 		out := w.process(t.Context(), opts, nil)
 		if out.err != nil {
@@ -703,8 +671,7 @@ func TestFaultsOfEachCall(t *testing.T) {
 		opts.Files = slices.Values([]string{"a", "d/", "long", "empty/", "m/", "i/f", "i/.ignore", "i/x/", "bytes"})
 		return process(t, w, opts)
 	}
-	again := slices.Concat(scarceErrors, leasedErrors) // after which an open waits
-	for name, run := range map[string]func(*testing.T, *world, Options) outcome{"Process": process, "Stream": stream, "Walk": walk, "Files": files} {
+	for name, run := range map[string]func(*testing.T, *world, Options) outcome{"Process": process, "Stream": streamWorld, "Walk": walkWorld, "Files": files} {
 		for _, opts := range []Options{{Workers: 1}, {Workers: 3, Stat: true}, filters, content, {Workers: 2, Stat: true, AllTypes: true}} {
 			if name == "Files" && opts.AllTypes {
 				continue
@@ -712,10 +679,7 @@ func TestFaultsOfEachCall(t *testing.T) {
 			if name == "Walk" && opts.SkipBinary || name == "Files" && opts.SelectDir != nil {
 				continue // which have no effect there, or are refused
 			}
-			isLeftOut := func(rel string) bool {
-				return !opts.AllTypes && (rel == "link" || rel == "p/pipe") || opts.SkipBinary && rel == "bytes" || opts.SelectDir != nil && (strings.HasPrefix(rel, "m/") || path.Base(rel) == "out")
-			}
-			for _, waits := range append(again, nil) {
+			for _, waits := range slices.Concat(scarceErrors, leasedErrors, []error{nil}) { // after which an open waits
 				for _, ever := range []bool{false, true} {
 					reached := (opts.Workers == 1 || !ever) && (!ever || opts.SelectDir == nil)
 					if knobs.AlwaysCold && !testtree.Cold { // the waits are those of every mode
@@ -728,47 +692,91 @@ func TestFaultsOfEachCall(t *testing.T) {
 						}
 						inBubble(t, func(t *testing.T) {
 							w := &world{root: tree()}
-							calls := 0 // w.calls, once a run has ended
-							w.onCall = func(int) { w.mu.Lock(); calls++; w.mu.Unlock() }
-							failed := ""
-							w.fails = func(i int, what string) error {
-								if i == k {
-									failed = what
-								}
-								if i == k || ever && i > k {
-									return err
-								}
-								return nil
-							}
-							out := run(t, w, opts)
-							reached = calls > k
-							for rel, data := range w.contents() {
-								if got, ok := out.got[rel]; ok && got == "" && opts.hooks.Unchanged != nil && len(rel)%2 == 0 {
-									out.got[rel] = data // halfOld was asked and it has not been read
-								}
-							}
-							w.requireSound(t, out)
-							require.Zero(t, out.report.Abandoned)
-							for rel := range w.contents() {
-								_, ok := out.got[rel]
-								if isLeftOut(rel) {
-									require.False(t, ok && path.Dir(rel) != "i/x", rel) // unless its ignore file has failed
-									continue
-								}
-								for at := "/" + rel; !ok && at != "/"; at = path.Dir(at) {
-									ok = errors.Is(out.failed[at], err)
-								}
-								require.True(t, ok || errors.Is(out.failed[""], err), "%s, call %d fails with %v: %s is missing; the failures are %v", name, k, err, rel, out.failed)
-							}
-							if opens := failed == "open" || failed == "openDir"; !ever && opens && slices.Contains(again, err) {
-								require.Empty(t, out.failed, "%s, call %d fails once with %v", name, k, err)
-							}
+							reached = callFails(t, name, run, w, opts, k, ever, err)
 						})
 					}
 				}
 			}
 		}
 	}
+}
+
+// callFails makes a run over w in which the k-th call fails, or each from it on, and reports whether there was such a call.
+func callFails(t *testing.T, name string, run func(*testing.T, *world, Options) outcome, w *world, opts Options, k int, ever bool, err error) bool {
+	calls := 0 // w.calls, once a run has ended
+	w.onCall = func(int) { w.mu.Lock(); calls++; w.mu.Unlock() }
+	failed := ""
+	w.fails = func(i int, what string) error {
+		if i == k {
+			failed = what
+		}
+		if i == k || ever && i > k {
+			return err
+		}
+		return nil
+	}
+	out := run(t, w, opts)
+	for rel, data := range w.contents() {
+		if got, ok := out.got[rel]; ok && got == "" && opts.hooks.Unchanged != nil && len(rel)%2 == 0 {
+			out.got[rel] = data // halfOld was asked and it has not been read
+		}
+	}
+	w.requireSound(t, out)
+	require.Zero(t, out.report.Abandoned)
+	for rel := range w.contents() {
+		_, ok := out.got[rel]
+		if isLeftOut(rel, opts) {
+			require.False(t, ok && path.Dir(rel) != "i/x", rel) // unless its ignore file has failed
+			continue
+		}
+		for at := "/" + rel; !ok && at != "/"; at = path.Dir(at) {
+			ok = errors.Is(out.failed[at], err)
+		}
+		require.True(t, ok || errors.Is(out.failed[""], err), "%s, call %d fails with %v: %s is missing; the failures are %v", name, k, err, rel, out.failed)
+	}
+	if opens := failed == "open" || failed == "openDir"; !ever && opens && slices.Contains(slices.Concat(scarceErrors, leasedErrors), err) {
+		require.Empty(t, out.failed, "%s, call %d fails once with %v", name, k, err)
+	}
+	return calls > k
+}
+
+// isLeftOut reports whether the options of a run in which calls fail leave out rel.
+func isLeftOut(rel string, opts Options) bool {
+	return !opts.AllTypes && (rel == "link" || rel == "p/pipe") || opts.SkipBinary && rel == "bytes" || opts.SelectDir != nil && (strings.HasPrefix(rel, "m/") || path.Base(rel) == "out")
+}
+
+func walkWorld(t *testing.T, w *world, opts Options) outcome {
+	out := outcome{got: map[string]string{}, failed: map[string]error{}}
+	whole := w.contents()
+	w.trace(&out, &opts)
+	for e, err := range Walk(t.Context(), "root", opts) {
+		switch {
+		case err != nil:
+			out.fail(err)
+		case !e.IsDir():
+			out.saw(w, e.node)
+			rel := filepath.ToSlash(e.Rel())
+			out.got[rel] = whole[rel]
+		}
+	}
+	return out
+}
+
+func streamWorld(t *testing.T, w *world, opts Options) outcome {
+	out := outcome{got: map[string]string{}, failed: map[string]error{}}
+	opts.Ordered = true
+	w.trace(&out, &opts)
+	for f, err := range Stream(t.Context(), "root", opts, func(f *File) ([2]string, error) {
+		out.called(w, f)
+		return [2]string{filepath.ToSlash(f.Rel()), string(f.Data())}, nil
+	}) {
+		if err != nil {
+			out.fail(err)
+			continue
+		}
+		out.got[f[0]] = f[1]
+	}
+	return out
 }
 
 // The same holds where links lead to files and directories some levels down: nothing stays open on the way to them.
