@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/fileproc/fileproc"
-	"github.com/fileproc/fileproc/incremental"
 	"github.com/fileproc/fileproc/internal/fsinfo"
 	"github.com/fileproc/fileproc/internal/testtree"
 	"github.com/fileproc/fileproc/watch/internal/events"
@@ -71,60 +70,14 @@ func runHistory(t *testing.T, seed uint64, rounds int) (count int) {
 	for range 10 + h.IntN(30) {
 		h.write(h.file())
 	}
-	opts := fileproc.Options{Workers: 1 + h.IntN(3), Ordered: h.IntN(3) == 0, DisableURing: h.IntN(2) == 0}
-	switch h.IntN(10) {
-	case 0:
-		opts.IgnoreFiles = []string{".ignore"}
-	case 1:
-		opts.SkipHidden, opts.MaxDepth = true, 3
-	case 2:
-		opts.Symlinks, opts.Ordered = fileproc.SymlinksFollow, false
-	case 3:
-		opts.Symlinks, opts.Exclude = fileproc.SymlinksFiles, []string{"d/e/f"}
-	case 5:
-		opts.SkipMarked, opts.SelectDir = []string{".nobackup"}, func(e fileproc.Entry) bool { return e.Name() != "i" }
-	case 6:
-		opts.GitIgnore = true
-		require.NoError(t, os.WriteFile(h.path(".gitignore"), []byte("e/\n"), 0o644))
-	case 7:
-		opts.IgnoreFiles = []string{".ignore", ".far/rules"}
-	case 8:
-		opts.MaxFileSize = 1000 // larger files fail
-	case 9:
-		opts.ReadSize = 3
-	case 4:
-		opts.IgnoreFiles, opts.SkipMarked = []string{".ignore"}, []string{".nobackup"}
-	}
-	inc := incremental.Options[string]{File: filepath.Join(dir, "cache"), Version: "1"}
+	opts := h.options(t)
+	file := filepath.Join(dir, "cache")
 	kind := h.IntN(6)
 	if kind == 0 { // the cache file is in the tree
-		inc.File = h.path("own.cache")
+		file = h.path("own.cache")
 	}
 	h.links = kind == 1 || opts.Symlinks != fileproc.SymlinksSkip
-	start := func() *follower {
-		return follow(t, h.root, inc.File, opts, func(w *Watcher[string]) {
-			w.Quiet, w.MaxWait, w.Poll = []time.Duration{-1, time.Millisecond, 20 * time.Millisecond}[h.IntN(3)], 50*time.Millisecond, 5*time.Millisecond
-			switch kind {
-			case 1:
-				w.open = noEvents
-			case 2: // as after an overflow
-				alter(w, nil, func(hints []events.Hint) []events.Hint {
-					if len(hints) > 3 {
-						return []events.Hint{{Rel: ".", Tree: true}}
-					}
-					return hints
-				})
-			case 3:
-				alter(w, func(rel string) error {
-					if strings.HasPrefix(rel, "g") {
-						return events.ErrLimit
-					}
-					return nil
-				}, nil)
-			}
-		})
-	}
-	f := start()
+	f := h.start(t, kind, file, opts)
 	defer func() {
 		if t.Failed() {
 			t.Logf("kind %d, %+v\n%s", kind, opts, strings.Join(h.log, "\n"))
@@ -135,14 +88,9 @@ func runHistory(t *testing.T, seed uint64, rounds int) (count int) {
 		if h.IntN(15) == 0 { // what changes meanwhile comes with the first burst
 			f.stop()
 			count += h.change(1 + h.IntN(30))
-			aside := h.aside()
-			rootComesLate := kind != 0 && !h.rooted && h.IntN(3) == 0 && os.Rename(h.root, aside) == nil
-			f = start()
-			if rootComesLate {
-				require.NoError(t, os.Rename(aside, h.root))
-			}
+			f = h.startAgain(t, kind, file, opts)
 		}
-		if l := flock.New(inc.File + ".lock"); kind != 0 && h.IntN(15) == 0 { // another process may save for long: no change waits for that
+		if l := flock.New(file + ".lock"); kind != 0 && h.IntN(15) == 0 { // another process may save for long: no change waits for that
 			_, _ = l.TryLock()
 			defer l.Unlock()
 		}
@@ -170,6 +118,77 @@ func runHistory(t *testing.T, seed uint64, rounds int) (count int) {
 	// Without Sync: still for the quiet time.
 	count += h.change(50)
 	os.MkdirAll(h.root, 0o755)
+	h.compareAtRest(t, f, opts)
+	return count
+}
+
+// options returns random options, and writes the files that they need.
+func (h *history) options(t *testing.T) fileproc.Options {
+	opts := fileproc.Options{Workers: 1 + h.IntN(3), Ordered: h.IntN(3) == 0, DisableURing: h.IntN(2) == 0}
+	switch h.IntN(10) {
+	case 0:
+		opts.IgnoreFiles = []string{".ignore"}
+	case 1:
+		opts.SkipHidden, opts.MaxDepth = true, 3
+	case 2:
+		opts.Symlinks, opts.Ordered = fileproc.SymlinksFollow, false
+	case 3:
+		opts.Symlinks, opts.Exclude = fileproc.SymlinksFiles, []string{"d/e/f"}
+	case 5:
+		opts.SkipMarked, opts.SelectDir = []string{".nobackup"}, func(e fileproc.Entry) bool { return e.Name() != "i" }
+	case 6:
+		opts.GitIgnore = true
+		require.NoError(t, os.WriteFile(h.path(".gitignore"), []byte("e/\n"), 0o644))
+	case 7:
+		opts.IgnoreFiles = []string{".ignore", ".far/rules"}
+	case 8:
+		opts.MaxFileSize = 1000 // larger files fail
+	case 9:
+		opts.ReadSize = 3
+	case 4:
+		opts.IgnoreFiles, opts.SkipMarked = []string{".ignore"}, []string{".nobackup"}
+	}
+	return opts
+}
+
+// start starts a loop. The kind says which events it gets.
+func (h *history) start(t *testing.T, kind int, file string, opts fileproc.Options) *follower {
+	return follow(t, h.root, file, opts, func(w *Watcher[string]) {
+		w.Quiet, w.MaxWait, w.Poll = []time.Duration{-1, time.Millisecond, 20 * time.Millisecond}[h.IntN(3)], 50*time.Millisecond, 5*time.Millisecond
+		switch kind {
+		case 1:
+			w.open = noEvents
+		case 2: // as after an overflow
+			alter(w, nil, func(hints []events.Hint) []events.Hint {
+				if len(hints) > 3 {
+					return []events.Hint{{Rel: ".", Tree: true}}
+				}
+				return hints
+			})
+		case 3:
+			alter(w, func(rel string) error {
+				if strings.HasPrefix(rel, "g") {
+					return events.ErrLimit
+				}
+				return nil
+			}, nil)
+		}
+	})
+}
+
+// startAgain is start, but root may come late unless the cache file is in it.
+func (h *history) startAgain(t *testing.T, kind int, file string, opts fileproc.Options) *follower {
+	aside := h.aside()
+	rootComesLate := kind != 0 && !h.rooted && h.IntN(3) == 0 && os.Rename(h.root, aside) == nil
+	f := h.start(t, kind, file, opts)
+	if rootComesLate {
+		require.NoError(t, os.Rename(aside, h.root))
+	}
+	return f
+}
+
+// compareAtRest is compare as soon as the loop has the results of a full run, or after a long time.
+func (h *history) compareAtRest(t *testing.T, f *follower, opts fileproc.Options) {
 	want := h.full(t, opts)
 	isAtRest := func() bool {
 		f.mu.Lock()
@@ -183,7 +202,6 @@ func runHistory(t *testing.T, seed uint64, rounds int) (count int) {
 		f.sync()
 		t.Log("that is right after Sync: ", isAtRest())
 	}
-	return count
 }
 
 var releaseMounts = func(string) {}
