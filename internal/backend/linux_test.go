@@ -441,49 +441,13 @@ func setType[T int32 | uint32 | int64](at *T, typ int64) { *at = T(typ) }
 
 // On NFS and SMB a listing in several calls loses entries while others come and go.
 func TestInvariant1ListingThatLosesItsPosition(t *testing.T) {
-	var want []string
 	dir := t.TempDir()
-	for i := range 1500 {
-		want = append(want, fmt.Sprintf("%0*d", 200, i)) // 330 KB of records
-		require.NoError(t, os.WriteFile(filepath.Join(dir, want[i]), nil, 0o600))
-	}
+	want := makeFiles(t, dir, 1500, 200) // 330 KB of records
 	var client countingClient
 	t.Cleanup(func() { sys.Getdents, sys.Fstatfs = unix.Getdents, unix.Fstatfs })
 	sys.Getdents = func(fd int, buf []byte) (int, error) { return client.getdents(fd, buf) }
 	sys.Fstatfs = func(int, *unix.Statfs_t) error { return unix.EACCES } // which could be any
-	names := func(entries []fs.DirEntry) (got []string) {
-		for _, e := range entries {
-			if e.Name()[0] != '!' {
-				got = append(got, e.Name())
-			}
-		}
-		slices.Sort(got)
-		return got
-	}
-	// directly lists as a run does: it repeats a call that was interrupted.
-	directly := func(dir string) (got []string, err error) {
-		d, err := OpenRoot(dir)
-		require.NoError(t, err)
-		defer d.Close()
-		var l Listing
-		for more := true; more; l.Reset() {
-			if more, err = d.List(&l); sys.IsInterrupted(err) {
-				more, err = true, nil
-			}
-			for _, e := range l.Entries {
-				if e.Name[0] != '!' {
-					got = append(got, string(e.Name))
-				}
-			}
-		}
-		slices.Sort(got)
-		return got, err
-	}
-	readDir := func(dir string) ([]string, error) {
-		entries, err := ReadDir(dir)
-		return names(entries), err
-	}
-	ways := map[string]func(dir string) ([]string, error){"List": directly, "ReadDir": readDir}
+	ways := map[string]func(dir string) ([]string, error){"List": namesOfList, "ReadDir": namesOfReadDir}
 	// list requires that each way gives these names while the directory changes so often, and returns how many listings it began.
 	list := func(t *testing.T, dir string, changes int, want []string) (begun map[string]int) {
 		first := filepath.Join(dir, "!")
@@ -552,13 +516,9 @@ func TestInvariant1ListingThatLosesItsPosition(t *testing.T) {
 	}{{n: 19, size: 200}, {n: 15, size: 250}, {n: 5, size: 250, suffix: strings.Repeat("x", 500)},
 		{n: oneAnswer + 1, size: 10, answer: oneAnswer + 1}, {n: oneAnswer, size: 10, answer: 3}, {n: 18, size: 10, answer: 18}} {
 		t.Run(fmt.Sprintf("few,%d", few.n), func(t *testing.T) {
-			dir, want := t.TempDir(), []string{}
-			for i := range few.n {
-				want = append(want, fmt.Sprintf("%0*d", few.size, i))
-			}
-			for _, name := range append([]string{"!"}, want...) {
-				require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
-			}
+			dir := t.TempDir()
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "!"), nil, 0o600))
+			want := makeFiles(t, dir, few.n, few.size)
 			for i := range want {
 				want[i] += few.suffix
 			}
@@ -568,11 +528,8 @@ func TestInvariant1ListingThatLosesItsPosition(t *testing.T) {
 	}
 	// What one answer gives need not be listed again.
 	t.Run("one answer", func(t *testing.T) {
-		dir, want := t.TempDir(), []string{}
-		for i := range oneAnswer {
-			want = append(want, fmt.Sprint(i))
-			require.NoError(t, os.WriteFile(filepath.Join(dir, want[i]), nil, 0o600))
-		}
+		dir := t.TempDir()
+		want := makeFiles(t, dir, oneAnswer, 1)
 		client = countingClient{}
 		require.Equal(t, both(1), list(t, dir, 0, want))
 	})
@@ -592,7 +549,7 @@ func TestInvariant1ListingThatLosesItsPosition(t *testing.T) {
 	}
 	t.Run("name that is none", func(t *testing.T) {
 		client = countingClient{t: t, dir: dir, at: map[int]int{}, suffix: "/x", from: 1000}
-		got, err := readDir(dir)
+		got, err := namesOfReadDir(dir)
 		require.ErrorIs(t, err, fs.ErrInvalid)
 		require.True(t, slices.Equal(want[:1000], got), "%d names", len(got))
 	})
@@ -616,22 +573,7 @@ func TestInvariant1ListingThatLosesItsPosition(t *testing.T) {
 		}
 		for _, garbles := range []bool{false, true} {
 			t.Run(fmt.Sprintf("fails,%d,garbles=%v", size, garbles), func(t *testing.T) {
-				wantErr := map[bool]error{false: unix.EIO, true: dirent.ErrMalformed}[garbles]
-				for name, way := range ways {
-					for fails, last := 1, false; !last; fails++ {
-						client = countingClient{t: t, dir: dir, at: map[int]int{}, fails: fails, garbles: garbles}
-						got, err := way(dir)
-						if last = err == nil; last {
-							require.Greater(t, fails, 10)
-							require.Less(t, client.calls, fails, "a call that fails is told")
-							require.True(t, slices.Equal(want, got))
-							continue
-						}
-						require.ErrorIs(t, err, wantErr, "%s: call %d", name, fails)
-						require.True(t, slices.Equal(want[:len(got)], got))
-						require.Equal(t, fails != 1 && fails != 3, len(got) > 0, "%s: call %d, of which the third begins again", name, fails)
-					}
-				}
+				requireFailuresTold(t, &client, ways, dir, want, garbles)
 			})
 		}
 	}
@@ -654,20 +596,79 @@ func TestInvariant1ListingThatLosesItsPosition(t *testing.T) {
 				require.NoError(t, d.whole.addRecord(dirent.Record{Name: []byte(name), Type: dirent.Regular}))
 			}
 			wholeSize = d.whole.size + more
-			var got []string
-			l := new(Listing)
-			for more := true; more; l.Reset() {
-				more, err = d.List(l)
-				require.NoError(t, err)
-				for _, e := range l.Entries {
-					got = append(got, string(e.Name))
-				}
-			}
-			slices.Sort(got)
+			got, err := namesIn(d)
+			require.NoError(t, err)
 			require.True(t, slices.Equal(want, got), "%d names", len(got))
 			require.Nil(t, d.whole)
 		})
 	}
+}
+
+// requireFailuresTold lets each call of each way to list dir fail in turn.
+func requireFailuresTold(t *testing.T, client *countingClient, ways map[string]func(dir string) ([]string, error), dir string, want []string, garbles bool) {
+	wantErr := map[bool]error{false: unix.EIO, true: dirent.ErrMalformed}[garbles]
+	for name, way := range ways {
+		for fails, last := 1, false; !last; fails++ {
+			*client = countingClient{t: t, dir: dir, at: map[int]int{}, fails: fails, garbles: garbles}
+			got, err := way(dir)
+			if last = err == nil; last {
+				require.Greater(t, fails, 10)
+				require.Less(t, client.calls, fails, "a call that fails is told")
+				require.True(t, slices.Equal(want, got))
+				continue
+			}
+			require.ErrorIs(t, err, wantErr, "%s: call %d", name, fails)
+			require.True(t, slices.Equal(want[:len(got)], got))
+			require.Equal(t, fails != 1 && fails != 3, len(got) > 0, "%s: call %d, of which the third begins again", name, fails)
+		}
+	}
+}
+
+// makeFiles makes n files with numbers for names, of size digits at least.
+func makeFiles(t *testing.T, dir string, n, size int) (names []string) {
+	for i := range n {
+		names = append(names, fmt.Sprintf("%0*d", size, i))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, names[i]), nil, 0o600))
+	}
+	return names
+}
+
+func namesOfList(dir string) ([]string, error) {
+	d, err := OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	return namesIn(d)
+}
+
+// namesIn lists as a run does: it repeats a call that was interrupted. It leaves out what comes and goes.
+func namesIn(d Directory) (got []string, err error) {
+	var l Listing
+	for more := true; more; l.Reset() {
+		if more, err = d.List(&l); sys.IsInterrupted(err) {
+			more, err = true, nil
+		}
+		for _, e := range l.Entries {
+			if e.Name[0] != '!' {
+				got = append(got, string(e.Name))
+			}
+		}
+	}
+	slices.Sort(got)
+	return got, err
+}
+
+// namesOfReadDir leaves out what comes and goes.
+func namesOfReadDir(dir string) (got []string, err error) {
+	entries, err := ReadDir(dir)
+	for _, e := range entries {
+		if e.Name()[0] != '!' {
+			got = append(got, e.Name())
+		}
+	}
+	slices.Sort(got)
+	return got, err
 }
 
 // A failure of a listing names the call that has failed.
