@@ -424,7 +424,6 @@ func (r *reference) lacksSuffix(rel string) bool {
 	return r.opts.Suffixes != nil && !slices.ContainsFunc(r.opts.Suffixes, func(s string) bool { return strings.HasSuffix(rel, s) })
 }
 
-// typeOf returns the type of what rel leads to without a link, or all bits.
 // isMarked reports whether SkipMarked leaves out the directory dir, "" for root.
 func (r *reference) isMarked(dir string) bool {
 	return slices.ContainsFunc(r.opts.SkipMarked, func(m string) bool {
@@ -439,6 +438,7 @@ func (r *reference) isMarked(dir string) bool {
 
 const cacheSignature = "Signature: 8a477f597d28d172789f06886806bc55"
 
+// typeOf returns the type of what rel leads to without a link, or all bits.
 func (r *reference) typeOf(rel string) fs.FileMode {
 	if up := path.Dir(rel); up != "." && r.typeOf(up) != fs.ModeDir {
 		return ^fs.FileMode(0)
