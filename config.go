@@ -104,10 +104,13 @@ func (c *config) ignoredAbove() (names []string) {
 	return names
 }
 
-// canOpen reports whether a name can open nothing but the entry. An fs.FS can list a
-// name with a NUL byte, at which a system call would end the name.
+// canOpen reports whether a name from a listing can open nothing but the entry. Only an fs.FS
+// can list a name with a NUL byte, at which a system call would end the name.
 func (c *config) canOpen(name []byte) bool {
-	return bytes.IndexByte(name, 0) < 0 && (c.fsys != nil || names.IsLocal(name))
+	if c.fsys != nil {
+		return bytes.IndexByte(name, 0) < 0
+	}
+	return names.IsLocal(name)
 }
 
 // A budget says how many descriptors a run may take for each purpose.
