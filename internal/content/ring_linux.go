@@ -3,7 +3,6 @@
 package content
 
 import (
-	"sync"
 	"sync/atomic"
 
 	"github.com/fileproc/fileproc/internal/descriptors"
@@ -95,8 +94,8 @@ func newWindowRing() (*windowRing, []byte) {
 }
 
 // read reads those files whose indexes are in reads. It reports whether that was possible.
-// It holds the lock submission while it makes the requests.
-func (r *windowRing) read(files []windowEntry, reads []int, flags uint32, submission sync.Locker) bool {
+// It calls submitted when it has made the requests.
+func (r *windowRing) read(files []windowEntry, reads []int, flags uint32, submitted func()) bool {
 	r.reads = r.reads[:0]
 	for _, i := range reads {
 		f := &files[i]
@@ -106,7 +105,7 @@ func (r *windowRing) read(files []windowEntry, reads []int, flags uint32, submis
 		}
 		r.reads = append(r.reads, uring.FileRead{FD: int32(f.fd), At: uint32(at), Len: uint32(f.want)})
 	}
-	if r.ring.ReadFiles(r.reads, flags, submission) != nil {
+	if r.ring.ReadFiles(r.reads, flags, submitted) != nil {
 		return false
 	}
 	for k, i := range reads {

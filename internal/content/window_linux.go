@@ -134,9 +134,9 @@ func (w *fileWindow) Open(i int, d Dir, name names.Name) error {
 
 func (w *fileWindow) Read(stopped func() bool, probes bool) (cached float64) {
 	w.plan()
-	if stopped() || len(w.reads) == 0 {
+	if len(w.reads) == 0 {
 		cached = -1
-	} else if cached, w.inRing = w.readRing(probes); !w.inRing {
+	} else if cached, w.inRing = w.readRing(stopped, probes); !w.inRing {
 		cached = w.readPlain(stopped, probes)
 	}
 	for _, f := range w.files {
@@ -148,30 +148,44 @@ func (w *fileWindow) Read(stopped func() bool, probes bool) (cached float64) {
 }
 
 // readRing reads through the ring, and reports whether that was possible.
-func (w *fileWindow) readRing(probes bool) (cached float64, ok bool) {
+func (w *fileWindow) readRing(stopped func() bool, probes bool) (cached float64, ok bool) {
 	if w.ring == nil || !w.together {
 		return -1, false
 	}
 	cached = -1
 	if probes {
-		if !w.tryRing(unix.RWF_NOWAIT) {
+		if !w.tryRing(stopped, unix.RWF_NOWAIT) {
 			return -1, false
 		}
 		cached = w.dropWhole(len(w.reads))
 	}
-	return cached, w.tryRing(0)
+	return cached, w.tryRing(stopped, 0)
 }
 
 // tryRing makes the reads through the ring. If that fails, the window continues without
 // the ring, in other memory: the kernel may still write into the ring's.
-func (w *fileWindow) tryRing(flags uint32) bool {
-	ok := w.ring.read(w.files, w.reads, flags, w.submission)
+func (w *fileWindow) tryRing(stopped func() bool, flags uint32) bool {
+	if !w.mayBegin(stopped) {
+		return true // nothing is read
+	}
+	ok := w.ring.read(w.files, w.reads, flags, w.submission.Unlock)
 	if !ok {
 		w.buffer = slices.Clone(w.buffer) // keeps what was read before
 		w.ring.close()
 		w.ring = nil
 	}
 	return ok
+}
+
+// mayBegin waits until w may make its requests. It then reports true and holds the lock
+// submission, unless the run is stopped.
+func (w *fileWindow) mayBegin(stopped func() bool) bool {
+	w.submission.Lock()
+	if stopped() {
+		w.submission.Unlock()
+		return false
+	}
+	return true
 }
 
 // dropWhole removes the files that have been read from reads. It returns their share of
@@ -192,7 +206,9 @@ func (w *fileWindow) readPlain(stopped func() bool, probes bool) (cached float64
 		w.filled = 0
 		w.async, _ = aio.New(WindowMax)
 	}
-	w.submission.Lock()
+	if !w.mayBegin(stopped) {
+		return cached
+	}
 	if w.async != nil && w.together && w.readAsync() == nil {
 		cached = w.dropWhole(len(w.reads))
 	} else {

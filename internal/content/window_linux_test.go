@@ -234,6 +234,22 @@ func TestWindowContents(t *testing.T) {
 	})
 }
 
+// A run that is stopped while a window waits for others to make their requests makes none.
+func TestWindowIsStoppedBeforeItsRequests(t *testing.T) {
+	s := newShelf(t, false, windowSizes...)
+	everyWindow(t, func(t *testing.T, kind windowKind, probes, cached bool) {
+		w := kind.newWindow(t, s, Want{Limit: -1})
+		s.openAll(t, w)
+		before := s.submission.times
+		w.Read(func() bool { return s.submission.times > before }, probes)
+		require.Greater(t, s.submission.times, before)
+		require.False(t, s.submission.locked)
+		for i := range s.names {
+			require.False(t, w.Get(i, new(Content)))
+		}
+	})
+}
+
 // TestWindowEntryOfAShortRead: only a read that ends where the metadata says, or got all that was asked for, is certain.
 func TestWindowEntryOfAShortRead(t *testing.T) {
 	for _, f := range []windowEntry{{size: 10, want: 11}, {size: 10, want: 5}, {size: 512, want: 513}, {size: 4096, want: 4097}, {size: 9000, want: 4097}} {
@@ -303,7 +319,7 @@ func TestWindowWhoseRingBreaks(t *testing.T) {
 			w.plan()
 			all := w.reads
 			w.reads = w.reads[:2]
-			require.True(t, w.ring.read(w.files, w.reads, 0, &s.submission))
+			require.True(t, w.ring.read(w.files, w.reads, 0, func() {}))
 			w.reads = all
 			w.dropWhole(len(all))
 			require.Len(t, w.reads, 2)
@@ -322,7 +338,7 @@ func TestWindowWhoseRingBreaks(t *testing.T) {
 		}
 		require.NoError(t, null.Close())
 		if probed {
-			_, ok := w.readRing(false)
+			_, ok := w.readRing(never, false)
 			require.False(t, ok)
 			w.readPlain(never, false)
 			for _, f := range w.files {

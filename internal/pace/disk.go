@@ -96,7 +96,7 @@ func (d *Disk) WeighWindow(t Turn, files, requests int) Turn {
 	return t
 }
 
-// ReleaseWindow ends a turn whose requests took the time took.
+// ReleaseWindow ends a turn whose requests took the time took, with the wait for Submission.
 func (d *Disk) ReleaseWindow(t Turn, took time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -187,11 +187,12 @@ type FileRead struct {
 // ReadFiles makes all reads, at most depth, at once, with the flags rwFlags of
 // preadv2(2), and waits for all. One system call submits them, so reads
 // that are next to each other on a disk become one request of the disk. Read i then
-// has Count(i) bytes. The submission holds the lock submission.
+// has Count(i) bytes. ReadFiles calls submitted, once, when all are submitted and before it waits.
 //
 // After an error there are no results and the ring cannot be used again.
-func (r *Ring) ReadFiles(reads []FileRead, rwFlags uint32, submission sync.Locker) error {
+func (r *Ring) ReadFiles(reads []FileRead, rwFlags uint32, submitted func()) error {
 	if r.broken {
+		submitted()
 		return errors.ErrUnsupported
 	}
 	// The kernel continues a read that waits in the thread that has submitted it.
@@ -202,7 +203,7 @@ func (r *Ring) ReadFiles(reads []FileRead, rwFlags uint32, submission sync.Locke
 		*r.sqe(tail) = sqe{opcode: opRead, fd: f.FD, addr: uint64(uintptr(unsafe.Pointer(&r.bufs[f.At]))), len: f.Len, opFlags: rwFlags, userData: uint64(i)}
 		tail++
 	}
-	return r.run(tail, len(reads), submission)
+	return r.run(tail, len(reads), submitted)
 }
 
 // Count returns how many bytes read i of the last ReadFiles has read, or a
@@ -216,18 +217,33 @@ func (r *Ring) sqe(i uint32) *sqe {
 	return (*sqe)(unsafe.Pointer(&r.sqes[uintptr(i&r.sqMask)*unsafe.Sizeof(sqe{})]))
 }
 
-// run submits the n requests before tail and reaps their completions. If lock is not nil,
-// it is held while the requests are submitted, but not while they are waited for.
-func (r *Ring) run(tail uint32, n int, lock sync.Locker) error {
+// run submits the n requests before tail and reaps their completions. If submitted is not
+// nil, run calls it once: when all requests are submitted, and before it waits for any.
+func (r *Ring) run(tail uint32, n int, submitted func()) error {
 	atomic.StoreUint32(r.sqTail, tail)
 	submit, complete := n, n
+	tell := func() {
+		if submitted != nil {
+			submitted()
+			submitted = nil
+		}
+	}
+	defer tell() // after an error
 	interrupted := 0
 	for stuck := 0; complete > 0; {
-		n, errno := r.enter(submit, complete, lock)
-		lock = nil
+		wait := complete
+		if submitted != nil {
+			wait = 0
+		}
+		n, _, errno := unix.Syscall6(unix.SYS_IO_URING_ENTER, uintptr(r.fd), uintptr(submit), uintptr(wait), enterGetEvents, 0, 0)
+		if errno == 0 && n == 0 && wait == 0 {
+			errno = unix.EAGAIN
+		}
 		switch errno {
 		case 0:
-			submit -= n
+			if submit -= int(n); submit == 0 {
+				tell()
+			}
 		case unix.EINTR: // by a signal; each time, only where a tracer or a filter answers the call
 			if interrupted++; interrupted == mostInterrupts {
 				return r.giveUp(errno, complete-submit)
@@ -242,17 +258,6 @@ func (r *Ring) run(tail uint32, n int, lock sync.Locker) error {
 		complete -= r.reap()
 	}
 	return nil
-}
-
-// enter submits requests, and then waits for completions, or with a lock for none.
-func (r *Ring) enter(submit, complete int, lock sync.Locker) (submitted int, errno unix.Errno) {
-	if lock != nil {
-		lock.Lock()
-		defer lock.Unlock()
-		complete = 0
-	}
-	n, _, errno := unix.Syscall6(unix.SYS_IO_URING_ENTER, uintptr(r.fd), uintptr(submit), uintptr(complete), enterGetEvents, 0, 0)
-	return int(n), errno
 }
 
 func (r *Ring) reap() int {
