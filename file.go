@@ -34,8 +34,8 @@ type File struct {
 	prepared  *prepared   // with Options.Durable: see group
 }
 
-// reset makes f another file. In a run that only lists, assigning a new File would take a
-// twentieth of the time.
+// reset makes f another file. It does not assign a new File, which would take 4 % of the time
+// of a run that only lists.
 func (f *File) reset(w *access, n *node, name names.Name) {
 	f.w, f.node, f.name = w, n, name
 	f.content.Clear()

@@ -187,7 +187,8 @@ type FileRead struct {
 // ReadFiles makes all reads, at most depth, at once, with the flags rwFlags of
 // preadv2(2), and waits for all. One system call submits them, so reads
 // that are next to each other on a disk become one request of the disk. Read i then
-// has Count(i) bytes. ReadFiles calls submitted, once, when all are submitted and before it waits.
+// has Count(i) bytes. ReadFiles calls submitted once: when all are submitted and before it
+// waits, or after an error.
 //
 // After an error there are no results and the ring cannot be used again.
 func (r *Ring) ReadFiles(reads []FileRead, rwFlags uint32, submitted func()) error {
@@ -218,7 +219,8 @@ func (r *Ring) sqe(i uint32) *sqe {
 }
 
 // run submits the n requests before tail and reaps their completions. If submitted is not
-// nil, run calls it once: when all requests are submitted, and before it waits for any.
+// nil, run calls it once: when all requests are submitted and before it waits for any, or
+// after an error.
 func (r *Ring) run(tail uint32, n int, submitted func()) error {
 	atomic.StoreUint32(r.sqTail, tail)
 	submit, complete := n, n
@@ -236,7 +238,7 @@ func (r *Ring) run(tail uint32, n int, submitted func()) error {
 			wait = 0
 		}
 		n, _, errno := unix.Syscall6(unix.SYS_IO_URING_ENTER, uintptr(r.fd), uintptr(submit), uintptr(wait), enterGetEvents, 0, 0)
-		if errno == 0 && n == 0 && wait == 0 {
+		if errno == 0 && n == 0 && wait == 0 { // nothing was submitted: no reason is known, so that it counts as the usual one
 			errno = unix.EAGAIN
 		}
 		switch errno {
